@@ -1,0 +1,64 @@
+# make book   build the book (sets up everything on first use)
+# make test   prove that everything holds
+# make lab    read and run the chapters in JupyterLab
+# Another interpreter: make book PYTHON=/path/to/python3.12
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help book test lab lock clean
+
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && { echo $$p; break; }; done)
+BIN := .venv/bin
+READY := .venv/ready
+LAB_READY := .venv/lab-ready
+HTML := _build/html/index.html
+
+# No progress bars in pages and logs; kernels find the library and one another in the environment.
+export TQDM_DISABLE := 1
+export PYDEVD_DISABLE_FILE_VALIDATION := 1
+unexport PYTHONPATH
+
+help:
+	@sed -n '1,4s/^# //p' Makefile
+
+$(READY): requirements.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed and none was found: install one, or name it: make book PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null || { echo "PYTHON=$(PYTHON) is not Python 3.11, 3.12 or 3.13: install one, or name it: make book PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module: install it (Debian, Ubuntu: apt install python3-venv) and run make again" >&2; exit 1; }
+	@echo "setting up .venv (once; a few minutes)"
+	@rm -rf .venv && $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -r requirements.txt >.venv/pip.log 2>&1 \
+		|| { echo "pip could not install the packages: check the network and run make again (details: .venv/pip.log)" >&2; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e . >>.venv/pip.log 2>&1 \
+		|| { echo "pip could not install zoolib itself (details: .venv/pip.log)" >&2; exit 1; }
+	@touch $@
+
+$(LAB_READY): $(READY) requirements-lab.txt
+	@echo "adding JupyterLab to .venv (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -r requirements-lab.txt >.venv/pip.log 2>&1 \
+		|| { echo "pip could not install JupyterLab: check the network and run make again (details: .venv/pip.log)" >&2; exit 1; }
+	@$(BIN)/jupytext-config set-default-viewer markdown >>.venv/pip.log 2>&1
+	@touch $@
+
+# --all: a page left alone would not repeat its warnings. Executions come from the cache.
+book: $(READY)
+	@$(BIN)/jupyter-book build . --all -W -n --keep-going
+	@echo "The book is built: open $(HTML)"
+
+test: $(READY)
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(MAKE) --no-print-directory book
+	@$(BIN)/python -m pytest -q tests zoolib -n 2 --dist loadfile --cov
+	@$(BIN)/python -m tests.notebooks
+
+lab: $(LAB_READY)
+	@TQDM_DISABLE= $(BIN)/jupyter-lab chapters
+
+# The lock for all platforms and Pythons; needs uv.
+lock:
+	uv pip compile pyproject.toml --extra book --extra test --universal --python-version 3.11 --no-annotate --no-header -q -o requirements.txt
+	uv pip compile pyproject.toml --extra lab -c requirements.txt --universal --python-version 3.11 --no-annotate --no-header -q -o requirements-lab.txt
+
+clean:
+	rm -rf _build .pytest_cache .ruff_cache .hypothesis .coverage

@@ -1,0 +1,46 @@
+"""Checks of arguments, shared by all floors. Each names the argument, what came and what was wanted."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def as_size(name: str, value: int, least: int = 1) -> int:
+    """Return `value` as an int of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be a whole number: got {value!r} of type {type(value).__name__}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}: got {value}")
+    return int(value)
+
+
+def as_probability(name: str, value: float) -> float:
+    """Return `value` as a float in [0, 1]; NaN is refused."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number: got {value!r} of type {type(value).__name__}")
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} must lie in [0, 1]: got {value}")
+    return float(value)
+
+
+def as_positive(name: str, value: float) -> float:
+    """Return `value` as a finite float above 0; NaN is refused."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number: got {value!r} of type {type(value).__name__}")
+    if not 0 < value < np.inf:
+        raise ValueError(f"{name} must be positive and finite: got {value}")
+    return float(value)
+
+
+def as_ids(name: str, value: ArrayLike, n: int) -> NDArray[np.int64]:
+    """Return `value` as an integer array with every entry in 0 … n - 1."""
+    ids = np.asarray(value)
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"{name} must hold whole numbers: got dtype {ids.dtype}")
+    if ids.size and (ids.min() < 0 or ids.max() >= n):
+        wrong = ids[(ids < 0) | (ids >= n)].flat[0]
+        raise ValueError(f"{name} must lie in 0 … {n - 1}: got {wrong}")
+    return ids.astype(np.int64, copy=False)

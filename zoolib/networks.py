@@ -1,0 +1,104 @@
+"""Small neural networks that exist once, or in many worlds at once.
+
+Every layer takes an optional leading *worlds* axis: with one seed its weights have their usual
+shape, with a list of W seeds each array gains a leading axis W and world w is initialised by seed w.
+Worlds share no weights, so one optimiser step on the sum of their losses trains them all, each as
+if it were alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+Generators = torch.Generator | list[torch.Generator]
+
+
+def seeded(seed: int | Sequence[int]) -> Generators:
+    """Return one generator for a single seed, a list of them for a list of seeds."""
+    if isinstance(seed, Sequence):
+        return [torch.Generator().manual_seed(int(s)) for s in seed]
+    return torch.Generator().manual_seed(int(seed))
+
+
+def draw(generators: Generators, sample: Callable[[torch.Generator], Tensor]) -> Tensor:
+    """Sample once a world; several worlds are stacked along a new leading axis."""
+    if isinstance(generators, torch.Generator):
+        return sample(generators)
+    return torch.stack([sample(generator) for generator in generators])
+
+
+class Embedding(nn.Module):
+    """A table of `n` learned vectors, looked up by id.
+
+    Parameters
+    ----------
+    n, dim : int
+        Number of ids and length of their vectors.
+    generators : Generators
+        Source of the initial weights, normal with standard deviation `scale`.
+    scale : float, default 1.0
+        1.0 is PyTorch's own choice.
+
+    Attributes
+    ----------
+    weight : Parameter, shape (n, dim) or (W, n, dim)
+    """
+
+    def __init__(self, n: int, dim: int, generators: Generators, scale: float = 1.0) -> None:
+        super().__init__()
+        table = draw(generators, lambda g: torch.randn(n, dim, generator=g))
+        self.weight = nn.Parameter(scale * table)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Map ids (..., m) to vectors (..., m, dim); with worlds, the leading axis is W."""
+        n, dim = self.weight.shape[-2:]
+        if self.weight.ndim == 3:
+            # One long table: world w owns rows w n … w n + n - 1.
+            ids = ids + n * torch.arange(len(self.weight), device=ids.device)[:, None]
+        return functional.embedding(ids, self.weight.reshape(-1, dim))
+
+
+class MLP(nn.Module):
+    """A multilayer perceptron with ReLU between its layers and a linear output.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Widths from input to output, for example ``(64, 64, 32, 1)``.
+    generators : Generators
+        Source of the initial weights and biases, uniform in ±1/sqrt(inputs of the layer), which is
+        PyTorch's own choice.
+
+    Attributes
+    ----------
+    weights, biases : ParameterList
+        Per layer, shapes (in, out) and (1, out), or (W, in, out) and (W, 1, out).
+    """
+
+    def __init__(self, sizes: Sequence[int], generators: Generators) -> None:
+        super().__init__()
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for n_in, n_out in pairwise(sizes):
+            self.weights.append(_uniform(generators, n_in, n_out, bound=1 / math.sqrt(n_in)))
+            self.biases.append(_uniform(generators, 1, n_out, bound=1 / math.sqrt(n_in)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map inputs (..., m, in) to outputs (..., m, out); with worlds, the leading axis is W."""
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            if layer > 0:
+                x = torch.relu(x)
+            x = x @ weight + bias
+        return x
+
+
+def _uniform(generators: Generators, rows: int, columns: int, bound: float) -> nn.Parameter:
+    def sample(generator: torch.Generator) -> Tensor:
+        return torch.empty(rows, columns).uniform_(-bound, bound, generator=generator)
+
+    return nn.Parameter(draw(generators, sample))

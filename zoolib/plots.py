@@ -1,0 +1,121 @@
+"""Figures in one style: colours that a colour-blind reader can tell apart, intervals always drawn.
+
+Figures are drawn on a transparent ground with the colours of `LIGHT`. For the dark theme the book's
+build makes a second form of each by exchanging every colour for its partner in `DARK`, so a figure
+uses these colours by name and no other for lines, text and marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from zoolib._notebook import in_notebook
+from zoolib.estimates import Estimate
+
+LIGHT = {
+    "ink": "#1b2733",
+    "muted": "#5b6673",
+    "grid": "#d8dde3",
+    "blue": "#0062a8",
+    "orange": "#b84a00",
+    "green": "#00705a",
+    "purple": "#8a3b7b",
+}
+DARK = {
+    "ink": "#e7ebef",
+    "muted": "#a9b4c0",
+    "grid": "#414b56",
+    "blue": "#6db9ff",
+    "orange": "#ff9f5e",
+    "green": "#45d3ae",
+    "purple": "#e4a0d6",
+}
+
+
+def use_style() -> None:
+    """Set the book's figure style; in a notebook, also sharp vector output that is the same each time."""
+    ink, muted = LIGHT["ink"], LIGHT["muted"]
+    mpl.rcParams.update(
+        {
+            "figure.figsize": (6.4, 3.6),
+            "figure.constrained_layout.use": True,
+            "font.size": 12,
+            "axes.titlesize": 12,
+            "axes.prop_cycle": mpl.cycler(color=[LIGHT[c] for c in ("blue", "orange", "green", "purple")]),
+            "axes.edgecolor": muted,
+            "axes.labelcolor": ink,
+            "axes.titlecolor": ink,
+            "axes.grid": True,
+            "axes.axisbelow": True,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "grid.color": LIGHT["grid"],
+            "text.color": ink,
+            "xtick.color": muted,
+            "ytick.color": muted,
+            "xtick.labelcolor": ink,
+            "ytick.labelcolor": ink,
+            "legend.frameon": False,
+            "lines.linewidth": 2,
+            "savefig.transparent": True,
+            "svg.fonttype": "path",
+            # A fixed salt and no date: the same figure gives the same bytes.
+            "svg.hashsalt": "zoolib",
+        }
+    )
+    if in_notebook():
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+        set_matplotlib_formats("svg", metadata={"Date": None})
+
+
+def band(ax: Axes, x: ArrayLike, samples: ArrayLike, color: str, label: str, level: float = 0.95) -> None:
+    """Draw the mean over worlds as a line and its t-interval as a band.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    x : array_like, shape (n,)
+        Positions.
+    samples : array_like, shape (n_worlds, n)
+        One row a world.
+    color : str
+        A name in `LIGHT`.
+    label : str
+        Name in the legend.
+    level : float, default 0.95
+        Confidence level.
+    """
+    samples = np.asarray(samples, dtype=float)
+    mean = samples.mean(axis=0)
+    half = stats.t.ppf((1 + level) / 2, df=len(samples) - 1) * stats.sem(samples, axis=0)
+    ax.plot(x, mean, color=LIGHT[color], label=label)
+    ax.fill_between(x, mean - half, mean + half, color=LIGHT[color], alpha=0.25, linewidth=0)
+
+
+def whiskers(ax: Axes, estimates: Sequence[Estimate], at: ArrayLike, color: str, label: str | None = None) -> None:
+    """Draw estimates as dots with their intervals as horizontal bars.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    estimates : sequence of Estimate
+        What to draw.
+    at : array_like, shape (n,)
+        Vertical positions.
+    color : str
+        A name in `LIGHT`.
+    label : str, optional
+        Name in the legend.
+    """
+    mean = np.array([e.mean for e in estimates])
+    sides = [mean - [e.low for e in estimates], [e.high for e in estimates] - mean]
+    ax.errorbar(mean, at, xerr=sides, fmt="o", capsize=4, color=LIGHT[color], label=label)
