@@ -43,6 +43,7 @@ $(LAB_READY): $(READY) requirements-lab.txt
 
 # --all: a page left alone would not repeat its warnings. Executions come from the cache.
 book: $(READY)
+	@rm -rf _build/html _build/jupyter_execute
 	@$(BIN)/jupyter-book build . --all -W -n --keep-going
 	@echo "The book is built: open $(HTML)"
 

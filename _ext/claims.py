@@ -99,7 +99,14 @@ def _row(app: Sphinx, docname: str, key: str, record: dict) -> nodes.row:
     )
     seeds = record["seeds"]
     worlds = f"{len(seeds)}: {_span(seeds)}" if seeds else "no chance in it"
-    cells = [record["sentence"], record["value"], record["interval"] or "exact", record["held"], worlds, where]
+    cells = [
+        record["sentence"],
+        record["value"],
+        record["interval"] or ("one world" if seeds else "exact"),
+        record["held"],
+        worlds,
+        where,
+    ]
     row = nodes.row(ids=[f"claim-{nodes.make_id(key)}"])
     for cell in cells:
         content = cell if isinstance(cell, nodes.Node) else nodes.Text(cell)

@@ -8,8 +8,8 @@ floor  modules
 4      `evaluation`, `plots`, `book`
 3      `recommender`
 2      `features`, `networks`
-1      `simulator`
-0      `estimates` and the argument checks
+1      `simulator`, `estimates`
+0      checks of arguments
 ====== ==============================================
 """
 

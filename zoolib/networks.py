@@ -56,7 +56,7 @@ class Embedding(nn.Module):
         self.weight = nn.Parameter(scale * table)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Map ids (..., m) to vectors (..., m, dim); with worlds, the leading axis is W."""
+        """Map ids (m,) to vectors (m, dim), or (W, m) to (W, m, dim) with worlds."""
         n, dim = self.weight.shape[-2:]
         if self.weight.ndim == 3:
             # One long table: world w owns rows w n … w n + n - 1.
@@ -89,12 +89,17 @@ class MLP(nn.Module):
             self.biases.append(_uniform(generators, 1, n_out, bound=1 / math.sqrt(n_in)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map inputs (..., m, in) to outputs (..., m, out); with worlds, the leading axis is W."""
+        """Map inputs (m, in) to outputs (m, out), or (W, m, in) to (W, m, out) with worlds."""
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             if layer > 0:
-                x = torch.relu(x)
-            x = x @ weight + bias
+                x = torch.relu_(x)
+            x = _affine(x, weight, bias)
         return x
+
+
+def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Compute ``x @ weight + bias``, with or without a worlds axis, in one call of the BLAS."""
+    return torch.addmm(bias, x, weight) if weight.ndim == 2 else torch.baddbmm(bias, x, weight)
 
 
 def _uniform(generators: Generators, rows: int, columns: int, bound: float) -> nn.Parameter:

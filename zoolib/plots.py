@@ -43,7 +43,7 @@ def use_style() -> None:
     ink, muted = LIGHT["ink"], LIGHT["muted"]
     mpl.rcParams.update(
         {
-            "figure.figsize": (6.4, 3.6),
+            "figure.figsize": (5.4, 3.4),
             "figure.constrained_layout.use": True,
             "font.size": 12,
             "axes.titlesize": 12,

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -198,15 +200,20 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, int | None], dict[str
     """Read a model file and hold its architecture against its weights, before anything is built."""
     refusal = f"path {os.fspath(path)!r} is not a model file of MLPRecommender.save"
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings(action="ignore"):  # torch warns of what is refused here anyway
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
         raise ValueError(f"{refusal}: damaged, or more than weights ({type(error).__name__})") from error
     if not isinstance(content, dict) or set(content) != {"architecture", "weights"}:
         raise ValueError(f"{refusal}: wanted the entries 'architecture' and 'weights'")
-    shapes = {name: tuple(tensor.shape) for name, tensor in content["weights"].items()}
-    if shapes != _shapes(**content["architecture"]):
-        raise ValueError(f"{refusal}: its weights do not fit its architecture {content['architecture']}")
-    return content["architecture"], content["weights"]
+    architecture, weights = content["architecture"], content["weights"]
+    try:
+        fits = {name: tuple(tensor.shape) for name, tensor in weights.items()} == _shapes(**architecture)
+    except (AttributeError, TypeError):  # no table of tensors, or no such architecture
+        fits = False
+    if not fits:
+        raise ValueError(f"{refusal}: its weights do not fit its architecture {architecture}")
+    return architecture, weights
 
 
 def _shapes(n_users: int, n_products: int, embedding_dim: int, n_worlds: int | None) -> dict[str, tuple[int, ...]]:
@@ -294,14 +301,26 @@ def train_recommender(
     # Left unsaid, `disable` follows the environment variable TQDM_DISABLE, which silences the book's build.
     silent = {} if progress else {"disable": True}
     bar = tqdm(range(epochs), desc="training", unit="epoch", **silent)
-    for _ in bar:
-        shuffled = _shuffle(rows, generators)
-        train_loss.append(_train_epoch(model, optimiser, shuffled, batch_size, device))
-        validation_loss.append(_mean_loss(model, held_out, device))
-        if not np.isfinite(train_loss[-1]).all():
-            raise FloatingPointError("the training loss is no longer finite: a smaller learning_rate may help")
-        bar.set_postfix(train=train_loss[-1].mean(), validation=validation_loss[-1].mean())
+    with _fitting_threads(model):
+        for _ in bar:
+            shuffled = _shuffle(rows, generators)
+            train_loss.append(_train_epoch(model, optimiser, shuffled, batch_size, device))
+            validation_loss.append(_mean_loss(model, held_out, device))
+            if not np.isfinite(train_loss[-1]).all():
+                raise FloatingPointError("the training loss is no longer finite: a smaller learning_rate may help")
+            bar.set_postfix(train=train_loss[-1].mean(), validation=validation_loss[-1].mean())
     return TrainingHistory(np.stack(train_loss, axis=-1), np.stack(validation_loss, axis=-1))
+
+
+@contextmanager
+def _fitting_threads(model: MLPRecommender) -> Iterator[None]:
+    """One thread for one small model: at its size, threads wait for one another longer than they compute."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if model.n_worlds is None else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _wanted(model: MLPRecommender, what: str) -> str:
@@ -314,12 +333,15 @@ def _tensors(name: str, frames: pd.DataFrame | Sequence[pd.DataFrame], model: ML
     if (None if single else len(frames)) != model.n_worlds:
         got = "one table" if single else f"a list of {len(frames)}"
         raise ValueError(f"{name} must be {_wanted(model, 'table')}: got {got}")
-    lengths = {len(frame) for frame in ([frames] if single else frames)}
+    tables = [frames] if single else frames
+    for missing in (c for c in ("user_id", "product_id", "clicked") for t in tables if c not in t):
+        raise ValueError(f"{name} must have the columns user_id, product_id and clicked: {missing} is missing")
+    lengths = {len(table) for table in tables}
     if len(lengths) > 1 or 0 in lengths:
         raise ValueError(f"{name} must have rows, equally many in each world: got {sorted(lengths)}")
 
     def column(column_name: str) -> NDArray:
-        columns = [frame[column_name].to_numpy() for frame in ([frames] if single else frames)]
+        columns = [table[column_name].to_numpy() for table in tables]
         return columns[0] if single else np.stack(columns)
 
     users = as_ids(f"{name}.user_id", column("user_id"), model.n_users)

@@ -221,15 +221,11 @@ class ZooplusSimulator:
             As from `sample_interactions`.
         """
         clicks = np.atleast_1d(self.reward(user_id, product_id))
-        users, products = np.broadcast_arrays(user_id, product_id)
-        return pd.DataFrame(
-            {
-                "user_id": np.atleast_1d(users),
-                "product_id": np.atleast_1d(products),
-                "clicked": clicks,
-                "category": self.products["category"].to_numpy()[np.atleast_1d(products)],
-            }
-        )
+        # Own copies, so that the table shares no memory with the caller and needs none of its own.
+        users, products = (np.array(ids, ndmin=1) for ids in np.broadcast_arrays(user_id, product_id))
+        columns = {"user_id": users, "product_id": products, "clicked": clicks}
+        columns["category"] = self.products["category"].array.take(products)
+        return pd.DataFrame(columns, copy=False)
 
     def apply_shock(self, shock: MarketShock) -> None:
         """Change the taste of one persona, at once and for good.

@@ -1,0 +1,124 @@
+import json
+import subprocess
+import sys
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from zoolib import Estimate, ZooplusSimulator, claim, listing, random_value
+
+ESTIMATE = Estimate(0.5, 0.4, 0.6, 20)
+
+
+def run(*sources):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    return NotebookClient(notebook, kernel_name="python3").execute()
+
+
+@pytest.mark.parametrize(
+    ("value", "bound"),
+    [
+        (ESTIMATE, {"above": 0.4}),  # the mean is above, the interval touches the bound
+        (ESTIMATE, {"above": 0.45}),
+        (ESTIMATE, {"below": 0.6}),
+        (ESTIMATE, {"above": 0.3, "below": 0.55}),
+        (0.5, {"above": 0.5}),
+        (0.5, {"below": 0.5}),
+        (0.5, {"equals": 0.5000001}),
+        (float("nan"), {"above": 0}),
+        (float("nan"), {"below": 1}),
+        (float("nan"), {"equals": 1}),
+        (Estimate(0.5, float("nan"), 0.6, 2), {"above": 0}),
+    ],
+)
+def test_a_claim_that_does_not_hold_raises(value, bound):
+    with pytest.raises(AssertionError, match=r"the claim does not hold: It is so\. Found k: .*; wanted "):
+        claim("k", "It is so.", value, **bound)
+
+
+@pytest.mark.parametrize(
+    ("value", "bound", "printed"),
+    [
+        (
+            ESTIMATE,
+            {"above": 0.39, "below": 0.61},
+            "k: 0.50 [0.40, 0.60], 2 worlds, claimed above 0.39 and below 0.61\n",
+        ),
+        (7, {"equals": 7}, "k: 7.00, 2 worlds, claimed equal to 7.00\n"),
+    ],
+)
+def test_a_claim_that_holds_is_printed(value, bound, printed, capsys):
+    claim("k", "It is so.", value, fmt=".2f", seeds=[0, 1], **bound)
+    assert capsys.readouterr().out == printed
+
+
+def test_a_claim_names_its_only_world_or_none(capsys):
+    claim("k", "It is so.", 1, equals=1, fmt="d", seeds=[42])
+    claim("k", "It is so.", 1, equals=1, fmt="d")
+    assert capsys.readouterr().out == "k: 1, world 42, claimed equal to 1\nk: 1, claimed equal to 1\n"
+
+
+def test_a_claim_without_a_bound_is_refused():
+    with pytest.raises(ValueError, match="needs a bound"):
+        claim("k", "It is so.", 0.5)
+
+
+def test_a_claim_leaves_its_record_in_the_notebook():
+    notebook = run(
+        "from zoolib import Estimate, claim",
+        "claim('k', 'It is so.', Estimate(.5, .4, .6, 3), above=.1, fmt='.1%', seeds=range(3))",
+    )
+    printed, record = notebook.cells[1].outputs
+    assert printed["text"] == "k: 50.0% [40.0%, 60.0%], 3 worlds, claimed above 10.0%\n"
+    assert record["metadata"]["scrapbook"]["name"] == "claim:k"
+    text = record["data"]["application/papermill.record/text/plain"]
+    assert json.loads(text.strip("'")) == {
+        "sentence": "It is so.",
+        "value": "50.0%",
+        "interval": "40.0% to 60.0%",
+        "held": "above 10.0%",
+        "seeds": [0, 1, 2],
+    }
+
+
+def test_claims_are_checked_where_the_books_tooling_is_missing():
+    notebook = run(
+        "import sys; sys.modules['myst_nb'] = None",
+        "from zoolib import claim; claim('k', 'It is so.', 1, equals=1, fmt='d')",
+    )
+    assert [output["output_type"] for output in notebook.cells[1].outputs] == ["stream"]
+
+
+def test_listings_are_the_source_without_docstrings():
+    text = listing(random_value, ZooplusSimulator.random_user).data
+    assert text.startswith("```python\ndef random_value(world: ZooplusSimulator) -> float:\n    return ")
+    assert "def random_user(self) -> int:\n    return int(self.rng.integers(self.n_users))" in text
+    assert '"""' not in text
+    assert text.endswith("\n```")
+
+
+def test_listings_keep_comments():
+    assert "# Written so that NaN fails" in listing(claim).data
+
+
+BLOCK = """
+import sys
+
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {tooling!r}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Block())
+"""
+
+
+def test_the_library_needs_none_of_the_books_tooling():
+    tooling = {"IPython", "ipykernel", "jupytext", "myst_nb", "nbformat", "sphinx", "jupyter_book", "docutils"}
+    code = f"""{BLOCK.format(tooling=tooling)}
+import zoolib
+zoolib.plots.use_style()
+zoolib.claim("k", "It is so.", zoolib.entropy_floor(zoolib.ZooplusSimulator()), above=0.3)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

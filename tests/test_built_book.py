@@ -1,0 +1,211 @@
+"""The built book as a reader has it, and the ways in which its build must fail."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from bs4 import BeautifulSoup
+
+from tests.notebooks import ROOT, chapters, check, unproven_cells
+
+HTML = ROOT / "_build" / "html"
+PAGES = sorted(HTML.rglob("*.html"))
+NAMES = [str(page.relative_to(HTML)) for page in PAGES]
+FETCHED = {"img": "src", "script": "src", "iframe": "src", "source": "src", "object": "data", "embed": "src"}
+
+
+def soup(page):
+    return BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
+
+
+def test_the_book_is_built():
+    assert {"index.html", "genindex.html", "chapters/index.html", "chapters/claims.html"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_a_page_fetches_nothing_from_another_host(page):
+    html = soup(page)
+    fetched = [tag.get(attribute, "") for name, attribute in FETCHED.items() for tag in html.find_all(name)]
+    fetched += [tag.get("href", "") for tag in html.find_all("link")]
+    assert [url for url in fetched if re.match(r"(https?:)?//", url)] == []
+    running = [tag.text for tag in html.find_all("script") if "config" not in tag.get("type", "")]
+    assert not any(re.search(r"https?://", text) for text in running)
+
+
+def test_styles_fetch_nothing_from_another_host():
+    sheets = [path.read_text(encoding="utf-8", errors="replace") for path in HTML.rglob("*.css")]
+    assert sheets
+    assert not any(re.search(r"url\(\s*['\"]?(https?:)?//|@import\s+['\"]?https?:", sheet) for sheet in sheets)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_links_within_the_book_lead_somewhere(page):
+    for link in soup(page).find_all("a", href=True):
+        target, _, anchor = link["href"].partition("#")
+        if re.match(r"\w+:", target) or (not target and not anchor):
+            continue
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), link["href"]
+        if anchor and file.suffix == ".html" and "claim" in link.get("class", []):
+            assert soup(file).find(id=anchor), link["href"]
+
+
+@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+def test_figures_come_in_both_themes_with_alt_text_and_caption(page):
+    html = soup(HTML / "chapters" / f"{page.stem}.html")
+    drawn = html.select("div.cell_output img")
+    assert drawn
+    for figure in html.find_all("figure"):
+        pictures = figure.find_all("img")
+        assert [picture["class"] for picture in pictures] == [["only-light"], ["only-dark"]]
+        assert all(len(picture["alt"]) > 40 for picture in pictures)
+        assert len(figure.figcaption.text) > 40
+    assert all(picture.find_parent("figure") for picture in drawn), "a picture without caption"
+
+
+def test_every_claim_of_the_chapters_is_on_the_page_of_claims():
+    made = [key for page in chapters() for key in re.findall(r'^claim\("(\w+)"', page.read_text(), flags=re.M)]
+    html = soup(HTML / "chapters" / "claims.html")
+    rows = html.select("table.claims tbody tr")
+    assert len(made) == len(set(made)) > 30
+    assert [row["id"] for row in rows] == [f"claim-{key.replace('_', '-')}" for key in made]
+    assert all(all(cell.text.strip() for cell in row.find_all("td")) for row in rows)
+
+
+def test_every_chapter_was_executed_to_its_end():
+    rows = soup(HTML / "chapters" / "experiments.html").select("table tbody tr")
+    done = {row.find_all("td")[0].text.strip().split("/")[-1]: row.find_all("td")[-1].text.strip() for row in rows}
+    assert done == {page.stem: "✅" for page in chapters()}
+
+
+HEAD = """---
+jupytext:
+  text_representation:
+    extension: .md
+    format_name: myst
+kernelspec:
+  display_name: Python 3
+  language: python
+  name: python3
+---
+# A page
+
+"""
+
+
+def build(folder, text, timeout=60):
+    """Build a book of one page in a folder of its own, with the real settings."""
+    for name in ("_ext", "_static"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "requirements.txt", folder)
+    (folder / "chapters").mkdir()
+    (folder / "chapters" / "references.bib").touch()
+    config = (ROOT / "_config.yml").read_text()
+    assert "timeout: 900" in config
+    (folder / "_config.yml").write_text(config.replace("timeout: 900", f"timeout: {timeout}"))
+    (folder / "_toc.yml").write_text("format: jb-book\nroot: chapters/index\n")
+    (folder / "chapters" / "index.md").write_text(HEAD + text)
+    flags = re.search(r"jupyter-book build \. (.*)", (ROOT / "Makefile").read_text())[1].split()
+    command = [str(Path(sys.executable).parent / "jupyter-book"), "build", ".", *flags]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return result.returncode, result.stdout + result.stderr
+
+
+def test_a_sound_page_builds_and_a_second_build_executes_nothing(tmp_path):
+    cell = "import time\nstart = time.time_ns()\nprint(start)\nfrom zoolib import claim\n"
+    text = f"{{claim}}`k`\n\n```{{code-cell}} python\n{cell}claim('k', 'So.', 7, equals=7, fmt='d')\n```\n\n```{{claims}}\n```\n"
+    status, output = build(tmp_path, text)
+    assert status == 0, output
+    first = (tmp_path / "_build/html/chapters/index.html").read_text()
+    assert "claim-k" in first
+    again = tmp_path / "again"
+    again.mkdir()
+    (cache,) = (tmp_path / "_build").glob("execution-*")
+    shutil.copytree(cache, again / "_build" / cache.name)
+    status, output = build(again, text)
+    assert status == 0, output
+    stamp = re.search(r"\d{19}", first)[0]
+    assert stamp in (again / "_build/html/chapters/index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("```{code-cell} python\nassert 1 > 2, 'the numbers disagree'\n```\n", "the numbers disagree"),
+        ("```{code-cell} python\n{}['nothing here']\n```\n", "KeyError"),
+        (
+            "```{code-cell} python\nfrom zoolib import claim\nclaim('k', 'Two is more.', 2, above=3)\n```\n",
+            "the claim does not hold: Two is more.",
+        ),
+        ("```{code-cell} python\nimport time; time.sleep(30)\n```\n", "timed out"),
+        ("A number: {claim}`unknown`.\n", "no claim gives 'value' of 'unknown'"),
+        ("A {ref}`link` to nowhere.\n", "undefined label"),
+        ("A {cite}`book` unknown.\n", "could not find bibtex key"),
+        ("```{code-cell} python\nimport warnings; warnings.warn('on the error stream')\n```\n", "stderr was found"),
+    ],
+    ids=["assertion", "exception", "claim", "time-out", "claim key", "reference", "citation", "stderr"],
+)
+def test_a_fault_breaks_the_build_with_its_message(tmp_path, text, said):
+    status, output = build(tmp_path, text, timeout=4)
+    assert status != 0
+    assert said in output, output[-3000:]
+
+
+@pytest.fixture
+def notebook(tmp_path):
+    """A notebook that ran, as nbval gets it."""
+    cell = nbformat.v4.new_code_cell("print(6 * 7)", execution_count=1)
+    cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text="42\n")]
+    path = tmp_path / "page.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
+    return path
+
+
+def change(path, **fields):
+    content = nbformat.read(path, as_version=4)
+    content.cells[0].update(fields)
+    nbformat.write(content, path)
+
+
+def test_nbval_passes_what_is_unchanged(notebook):
+    assert check(notebook, timeout_s=60) == 0
+
+
+def test_nbval_fails_a_changed_output(notebook):
+    change(notebook, outputs=[nbformat.v4.new_output("stream", name="stdout", text="43\n")])
+    assert check(notebook, timeout_s=60) == 1
+
+
+def test_nbval_fails_an_exception(notebook):
+    change(notebook, source="print(6 * 7)\nraise ValueError('no')")
+    assert check(notebook, timeout_s=60) == 1
+
+
+def test_nbval_fails_a_changed_picture(notebook):
+    change(
+        notebook,
+        source="from IPython.display import SVG\nSVG('<svg>1</svg>')",
+        outputs=[
+            nbformat.v4.new_output(
+                "execute_result",
+                {"image/svg+xml": "<svg>2</svg>", "text/plain": "<IPython.core.display.SVG object>"},
+                execution_count=1,
+            )
+        ],
+    )
+    assert check(notebook, timeout_s=60) == 1
+
+
+def test_a_notebook_that_never_ran_is_no_proof(notebook):
+    change(notebook, execution_count=None, outputs=[])
+    assert unproven_cells(notebook) == [1]
+    assert check(notebook) == 1
+
+
+def test_a_notebook_without_cells_is_no_proof(tmp_path):
+    nbformat.write(nbformat.v4.new_notebook(), tmp_path / "empty.ipynb")
+    assert check(tmp_path / "empty.ipynb") == 1

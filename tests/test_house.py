@@ -1,0 +1,196 @@
+"""The plan of the house: floors, pins, and what prose may not contain."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import fresh_execution
+import pytest
+
+from tests.notebooks import ROOT, chapters
+
+FLOORS = [
+    {"_checks", "_notebook"},
+    {"estimates", "simulator"},
+    {"features", "networks"},
+    {"recommender"},
+    {"evaluation", "plots", "book"},
+]
+MODULES = sorted(path.stem for path in (ROOT / "zoolib").glob("*.py") if path.stem != "__init__")
+
+
+def imports(module):
+    tree = ast.parse((ROOT / "zoolib" / f"{module}.py").read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("zoolib"):
+            yield from [node.module.removeprefix("zoolib.")] if "." in node.module else [a.name for a in node.names]
+        elif isinstance(node, ast.Import):
+            yield from (a.name.removeprefix("zoolib.") for a in node.names if a.name.startswith("zoolib"))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_import_only_from_floors_below(module):
+    (floor,) = [number for number, modules in enumerate(FLOORS) if module in modules]
+    below = set().union(*FLOORS[:floor])
+    assert set(imports(module)) <= below
+
+
+def test_everything_in_the_lock_is_pinned_exactly():
+    for lock in ("requirements.txt", "requirements-lab.txt"):
+        lines = [line for line in (ROOT / lock).read_text().splitlines() if line and not line.startswith("#")]
+        assert len(lines) > 50
+        assert all(re.match(r"[\w.-]+==[\w.]+( ;.*)?$", line) for line in lines)
+
+
+def test_the_lock_is_what_the_project_asks_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lock = (ROOT / "requirements.txt").read_text().splitlines()
+    extras = project["optional-dependencies"]
+    for wanted in project["dependencies"] + extras["book"] + extras["test"]:
+        if "==" in wanted:
+            assert any(line.split(" ;")[0] == wanted for line in lock), wanted
+    assert any(line.startswith("torch==2.13.0") for line in lock)
+    assert not any(line.startswith(("nvidia", "triton")) for line in lock)
+    shared = dict.fromkeys(lock)
+    assert all(line in shared for line in (ROOT / "requirements-lab.txt").read_text().splitlines() if "torch" in line)
+
+
+def prose(page):
+    """A page without cells, directives' options, mathematics, code, links and roles."""
+    text = page.read_text()
+    text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.S)
+    text = re.sub(r"```\{(code-cell|math)\}.*?\n```", "", text, flags=re.S)
+    text = re.sub(r"\$\$.*?\$\$|\$[^$]*\$", "", text, flags=re.S)
+    return re.sub(r"\{[\w:]+\}`[^`]*`|`[^`]*`|\]\([^)]*\)", "", text)
+
+
+@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+def test_no_measured_number_is_typed_into_the_prose(page):
+    """Decimals and percentages in the text come from claims; whole numbers may be settings."""
+    assert re.findall(r".{0,40}\d+\.\d+.{0,20}|.{0,40}\d\s?%.{0,20}", prose(page)) == []
+
+
+@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+def test_prose_keeps_its_voice(page):
+    text = re.sub(r"!\[|!=", "", prose(page))
+    assert "!" not in text
+    assert not re.search("[\U0001f300-\U0001faff\u2600-\u27bf]", page.read_text())
+
+
+@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+def test_every_figure_has_a_name_a_caption_and_alt_text(page):
+    cells = re.findall(r"```\{code-cell\}.*?\n(.*?)\n```", page.read_text(), flags=re.S)
+    drawing = [cell for cell in cells if "plt.subplots" in cell]
+    assert drawing
+    for cell in drawing:
+        assert all(word in cell.split("---")[1] for word in ("alt:", "name:", "caption:")), cell[:80]
+
+
+@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+def test_chapters_end_with_exercises_that_are_solved(page):
+    text = page.read_text()
+    asked = re.findall(r"\{exercise-start\}.*?\n:label: (\S+)", text)
+    solved = re.findall(r"\{solution-start\} (\S+)\n(.*?)\{solution-end\}", text, flags=re.S)
+    assert len(asked) >= 5
+    assert asked == [label for label, _ in solved]
+    assert all("{code-cell}" in solution for _, solution in solved)
+
+
+def test_pages_are_paired_with_notebooks():
+    for page in chapters():
+        head = page.read_text().split("---")[1]
+        assert "formats: md:myst,ipynb" in head
+        assert "format_name: myst" in head
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for folder in ("zoolib/agents", "chapters"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "requirements.txt").write_text("torch==2.13.0\n")
+    (tmp_path / "zoolib/agents/linear.py").write_text("x = 1\n")
+    (tmp_path / "chapters/data.csv").write_text("1,2\n")
+    (tmp_path / "chapters/page.md").write_text("text\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "zoolib/agents/linear.py", "zoolib/new.py", "chapters/data.csv"])
+def test_a_change_of_code_data_or_lock_empties_the_execution_cache(tree, name):
+    before = fresh_execution.cache_folder(tree)
+    (tree / name).write_text("something else\n")
+    assert fresh_execution.cache_folder(tree) != before
+
+
+def test_a_renamed_module_empties_the_execution_cache(tree):
+    before = fresh_execution.cache_folder(tree)
+    (tree / "zoolib/agents/linear.py").rename(tree / "zoolib/agents/lines.py")
+    assert fresh_execution.cache_folder(tree) != before
+
+
+@pytest.mark.parametrize(
+    "name", ["chapters/page.md", "chapters/page.ipynb", "README.md", "chapters/.ipynb_checkpoints/x.csv"]
+)
+def test_prose_leaves_the_execution_cache_alone(tree, name):
+    before = fresh_execution.cache_folder(tree)
+    (tree / name).parent.mkdir(exist_ok=True)
+    (tree / name).write_text("other words\n")
+    assert fresh_execution.cache_folder(tree) == before
+
+
+def make(folder, *arguments, **environment):
+    command = ["make", "--no-print-directory", "-C", str(folder), *arguments]
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("MAKE") and k != "MFLAGS"}
+    return subprocess.run(command, env=inherited | environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def clone(tmp_path):
+    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+def fake_python(folder, body):
+    path = folder / "fakepython"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("python", "words"),
+    [
+        (lambda folder: "", ["Python 3.11, 3.12 or 3.13 is needed", "PYTHON="]),
+        (lambda folder: str(folder / "nowhere"), ["nowhere", "is not Python 3.11, 3.12 or 3.13"]),
+        (lambda folder: fake_python(folder, "exit 1"), ["is not Python 3.11, 3.12 or 3.13", "install one"]),
+        (
+            lambda folder: fake_python(folder, 'case "$2" in *venv*) exit 1;; esac'),
+            ["no venv module", "apt install python3-venv"],
+        ),
+        (
+            lambda folder: fake_python(
+                folder,
+                'if [ "$1" = -m ]; then mkdir -p .venv/bin; printf "#!/bin/sh\\nexit 1\\n" > .venv/bin/python;'
+                " chmod +x .venv/bin/python; fi",
+            ),
+            ["check the network", "run make again"],
+        ),
+    ],
+    ids=["no Python", "no such Python", "old Python", "no venv", "no network"],
+)
+def test_a_failing_setup_says_what_to_do_in_one_line(clone, python, words):
+    result = make(clone, "book", f"PYTHON={python(clone)}")
+    assert result.returncode != 0
+    said = [line for line in result.stderr.splitlines() if not line.startswith("make")]
+    assert len(said) == 1, result.stderr
+    assert all(word in said[0] for word in words), said[0]
+    assert not Path(clone, ".venv/ready").exists()
+
+
+def test_make_alone_says_what_there_is(clone):
+    said = make(clone).stdout
+    assert all(target in said for target in ("make book", "make test", "make lab"))

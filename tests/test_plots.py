@@ -1,0 +1,68 @@
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from zoolib import mean_interval, plots
+
+
+@pytest.fixture
+def ax():
+    with plt.rc_context():
+        plots.use_style()
+        fig, ax = plt.subplots()
+        yield ax
+        plt.close(fig)
+
+
+def luminance(colour):
+    rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+
+def contrast(a, b):
+    bright, dim = sorted((luminance(a), luminance(b)), reverse=True)
+    return (bright + 0.05) / (dim + 0.05)
+
+
+def test_every_colour_reads_on_its_ground():
+    assert plots.LIGHT.keys() == plots.DARK.keys()
+    assert not set(plots.LIGHT.values()) & set(plots.DARK.values()), "an exchange of colours would not be one"
+    for name in plots.LIGHT.keys() - {"grid"}:
+        assert contrast(plots.LIGHT[name], "#ffffff") >= 4.5, name
+        assert contrast(plots.DARK[name], "#121212") >= 4.5, name
+
+
+def test_bands_are_t_intervals_over_worlds(ax):
+    samples = np.random.default_rng(0).normal(size=(6, 4))
+    plots.band(ax, range(4), samples, "blue", "six worlds")
+    (line,), (fill,) = ax.lines, ax.collections
+    assert line.get_label() == "six worlds"
+    vertices = fill.get_paths()[0].vertices
+    for x in range(4):
+        interval = mean_interval(samples[:, x])
+        heights = vertices[vertices[:, 0] == x, 1]
+        assert (heights.min(), heights.max()) == pytest.approx((interval.low, interval.high))
+        assert line.get_ydata()[x] == pytest.approx(interval.mean)
+
+
+def test_whiskers_reach_to_the_ends_of_the_intervals(ax):
+    estimates = [mean_interval([1.0, 2.0, 4.0]), mean_interval([0.0, 0.1])]
+    plots.whiskers(ax, estimates, [0, 1], "green", label="two")
+    (container,) = ax.containers
+    segments = container[2][0].get_segments()
+    for segment, estimate in zip(segments, estimates, strict=True):
+        assert tuple(segment[:, 0]) == pytest.approx((estimate.low, estimate.high))
+    assert container.get_label() == "two"
+
+
+def test_figures_are_the_same_bytes_each_time(tmp_path):
+    files = []
+    for name in ("a.svg", "b.svg"):
+        with plt.rc_context():
+            plots.use_style()
+            fig, ax = plt.subplots()
+            plots.band(ax, range(3), [[1, 2, 3], [2, 3, 5]], "orange", "x")
+            fig.savefig(tmp_path / name, metadata={"Date": None})
+            plt.close(fig)
+        files.append((tmp_path / name).read_bytes())
+    assert files[0] == files[1]

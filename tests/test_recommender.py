@@ -1,0 +1,287 @@
+import os
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import zoolib
+from zoolib import MLPRecommender, ZooplusSimulator, train_recommender
+from zoolib.recommender import pick_device
+
+
+def small_log(seed=0, n=600):
+    return ZooplusSimulator(n_products=10, n_users=20, seed=seed).sample_interactions(n)
+
+
+def weights_of(model):
+    return [p.detach().clone() for p in model.parameters()]
+
+
+def same(a, b):
+    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def test_size_of_the_books_model():
+    assert sum(p.numel() for p in MLPRecommender(1000, 50).parameters()) == 39_873
+
+
+def test_predictions_are_probabilities_of_the_logits():
+    model = MLPRecommender(20, 10, seed=3)
+    table = model.predict_all()
+    assert table.shape == (20, 10)
+    assert ((table > 0) & (table < 1)).all()
+    logits = model(torch.tensor([4, 19]), torch.tensor([9, 0])).detach()
+    assert np.allclose(model.predict([4, 19], [9, 0]), torch.sigmoid(logits))
+    assert table[4, 9] == pytest.approx(model.predict(4, 9)[0], abs=1e-6)
+    assert (model.recommend() == table.argmax(axis=1)).all()
+    assert model.predict(4, np.arange(10)).shape == (10,)
+
+
+def test_training_repeats_exactly_and_the_seed_matters():
+    runs = []
+    for seed in (0, 0, 1):
+        model = MLPRecommender(20, 10, seed=0)
+        history = train_recommender(model, small_log(), small_log(1), epochs=2, batch_size=64, seed=seed, device="cpu")
+        runs.append((weights_of(model), history))
+    assert same(runs[0][0], runs[1][0])
+    assert (runs[0][1].validation_loss == runs[1][1].validation_loss).all()
+    assert not same(runs[0][0], runs[2][0])
+
+
+def test_worlds_train_as_if_alone():
+    logs, held_out = [small_log(s) for s in (5, 6)], [small_log(s, 100) for s in (7, 8)]
+    together = MLPRecommender(20, 10, seed=[5, 6])
+    history = train_recommender(together, logs, held_out, epochs=3, batch_size=100, seed=[5, 6], device="cpu")
+    assert history.train_loss.shape == history.validation_loss.shape == (2, 3)
+    assert together.predict_all().shape == (2, 20, 10)
+    assert together.predict([1, 2], 3).shape == (2, 2)
+    for world, seed in enumerate((5, 6)):
+        alone = MLPRecommender(20, 10, seed=seed)
+        single = train_recommender(
+            alone, logs[world], held_out[world], epochs=3, batch_size=100, seed=seed, device="cpu"
+        )
+        assert np.allclose(single.train_loss, history.train_loss[world], atol=1e-5)
+        assert np.allclose(single.validation_loss, history.validation_loss[world], atol=1e-5)
+        assert np.allclose(alone.predict_all(), together.predict_all()[world], atol=1e-4)
+
+
+def test_losses_are_means_over_rows_also_with_a_short_last_batch():
+    log = small_log(n=130)
+    model = MLPRecommender(20, 10)
+    table = model.predict_all().astype(float)
+    # A step so small that the model does not move: both losses are those of the initial model.
+    history = train_recommender(model, log, log, epochs=1, batch_size=64, learning_rate=1e-12, device="cpu")
+    p = table[log["user_id"], log["product_id"]]
+    expected = -(log["clicked"] * np.log(p) + (1 - log["clicked"]) * np.log(1 - p)).mean()
+    assert history.train_loss[0] == pytest.approx(expected, abs=1e-5)
+    assert history.validation_loss[0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_training_learns_what_the_world_says():
+    world = ZooplusSimulator(n_products=10, n_users=40, seed=0)
+    log = world.sample_interactions(40_000)
+    model = MLPRecommender(40, 10, embedding_scale=0.1)
+    history = train_recommender(model, log, epochs=8, learning_rate=3e-3, progress=False)
+    assert np.isnan(history.validation_loss).all()
+    assert np.isnan(
+        train_recommender(MLPRecommender(20, 10, seed=[0]), [small_log()], epochs=1, seed=[0]).validation_loss
+    ).all()
+    assert zoolib.policy_value(world, model.recommend()) > 0.95 * zoolib.oracle_value(world)
+
+
+def test_the_device_is_the_best_there_is(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert pick_device().type == "cuda"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert pick_device().type == "mps"
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert pick_device().type == "cpu"
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_the_progress_bar_can_be_silenced(progress, capsys, monkeypatch):
+    monkeypatch.delenv("TQDM_DISABLE", raising=False)
+    train_recommender(MLPRecommender(20, 10), small_log(), epochs=1, progress=progress)
+    assert ("training" in capsys.readouterr().err) == progress
+
+
+LOG = small_log()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"epochs": 0}, ValueError, ["epochs", "at least 1"]),
+        ({"epochs": 1.5}, TypeError, ["epochs", "1.5"]),
+        ({"batch_size": -4}, ValueError, ["batch_size", "-4"]),
+        ({"learning_rate": 0.0}, ValueError, ["learning_rate", "positive"]),
+        ({"learning_rate": float("nan")}, ValueError, ["learning_rate", "nan"]),
+        ({"learning_rate": "fast"}, TypeError, ["learning_rate", "fast"]),
+        ({"seed": [0, 1]}, ValueError, ["seed", "one seed", "[0, 1]"]),
+        ({"train": [LOG, LOG]}, ValueError, ["train", "one table", "list of 2"]),
+        ({"train": LOG.iloc[:0]}, ValueError, ["train", "rows"]),
+        ({"validation": LOG.iloc[:0]}, ValueError, ["validation", "rows"]),
+        ({"train": LOG.drop(columns="clicked")}, ValueError, ["train", "clicked"]),
+        ({"train": LOG.assign(user_id=20)}, ValueError, ["train.user_id", "0 … 19", "20"]),
+        ({"train": LOG.assign(product_id=-1)}, ValueError, ["train.product_id", "-1"]),
+        ({"train": LOG.assign(clicked=2)}, ValueError, ["train.clicked", "0 … 1"]),
+        ({"train": LOG.assign(clicked=0.5)}, TypeError, ["train.clicked", "float64"]),
+    ],
+)
+def test_a_refused_training_leaves_the_model_alone(arguments, error, words):
+    model = MLPRecommender(20, 10)
+    before = weights_of(model)
+    with pytest.raises(error) as refusal:
+        train_recommender(model, **({"train": LOG} | arguments))
+    assert all(word in str(refusal.value) for word in words), str(refusal.value)
+    assert same(before, weights_of(model))
+
+
+def test_worlds_are_counted():
+    model = MLPRecommender(20, 10, seed=[0, 1])
+    with pytest.raises(ValueError, match="a list of 2, one a world"):
+        train_recommender(model, [LOG], seed=[0, 1])
+    with pytest.raises(ValueError, match="equally many"):
+        train_recommender(model, [LOG, LOG[:5]], seed=[0, 1])
+    with pytest.raises(ValueError, match="a list of 2, one a world"):
+        train_recommender(model, LOG, seed=[0, 1])
+
+
+def test_a_diverging_loss_is_said():
+    with pytest.raises(FloatingPointError, match="learning_rate"):
+        train_recommender(MLPRecommender(20, 10), LOG, epochs=20, learning_rate=1e30)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "word"),
+    [
+        ({"n_users": 0}, ValueError, "n_users"),
+        ({"n_products": 2.5}, TypeError, "n_products"),
+        ({"embedding_dim": -1}, ValueError, "embedding_dim"),
+        ({"embedding_scale": 0.0}, ValueError, "embedding_scale"),
+    ],
+)
+def test_sizes_are_checked(arguments, error, word):
+    with pytest.raises(error, match=word):
+        MLPRecommender(**({"n_users": 20, "n_products": 10} | arguments))
+
+
+@pytest.mark.parametrize(
+    ("user", "product", "word"), [(20, 0, "user_id"), (0, 10, "product_id"), (0, [0, -1], "product_id")]
+)
+def test_unknown_ids_have_no_prediction(user, product, word):
+    with pytest.raises(ValueError, match=word):
+        MLPRecommender(20, 10).predict(user, product)
+
+
+@pytest.mark.parametrize("seed", [0, [0, 1, 2]])
+def test_save_and_load_return_the_same_model(tmp_path, seed):
+    model = MLPRecommender(20, 10, embedding_dim=8, seed=seed)
+    model.save(tmp_path / "model.pt")
+    loaded = MLPRecommender.load(tmp_path / "model.pt", n_users=20, n_products=10, embedding_dim=8)
+    assert same(weights_of(model), weights_of(loaded))
+    assert (model.predict_all() == loaded.predict_all()).all()
+    assert os.listdir(tmp_path) == ["model.pt"]
+
+
+def test_an_interrupted_save_keeps_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "model.pt"
+    MLPRecommender(20, 10).save(path)
+    before = path.read_bytes()
+    monkeypatch.setattr(torch, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        MLPRecommender(20, 10, seed=1).save(path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["model.pt"]
+
+
+class Bomb:
+    def __reduce__(self):
+        return os.mkdir, ("exploded",)
+
+
+def other_architecture(path):
+    MLPRecommender(21, 10).save(path)
+
+
+def truncated(path):
+    MLPRecommender(20, 10).save(path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def weights_of_another_shape(path):
+    MLPRecommender(20, 10).save(path)
+    content = torch.load(path, weights_only=True)
+    content["architecture"]["n_users"] = 10**9
+    torch.save(content, path)
+
+
+def another_network(path):
+    torch.save(torch.nn.Linear(3, 4).state_dict(), path)
+
+
+def lists_for_weights(path):
+    torch.save({"architecture": {"n_users": 20}, "weights": [1, 2]}, path)
+
+
+def words_for_weights(path):
+    torch.save({"architecture": MLPRecommender(20, 10)._architecture(), "weights": {"mlp": "no tensor"}}, path)
+
+
+def pickle_with_code(path):
+    path.write_bytes(pickle.dumps(Bomb()))
+
+
+def torch_file_with_code(path):
+    torch.save({"architecture": Bomb(), "weights": {}}, path)
+
+
+def text(path):
+    path.write_text("not a model")
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        other_architecture,
+        truncated,
+        weights_of_another_shape,
+        another_network,
+        lists_for_weights,
+        words_for_weights,
+        pickle_with_code,
+        torch_file_with_code,
+        text,
+        empty,
+    ],
+)
+def test_files_that_are_no_such_model_are_refused(write, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "model.pt"
+    write(path)
+    with pytest.raises(ValueError, match=r"model\.pt"):
+        MLPRecommender.load(path, n_users=20)
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"path.*nowhere\.pt"):
+        MLPRecommender.load(tmp_path / "nowhere.pt")
+
+
+def test_expectations_must_be_about_the_architecture(tmp_path):
+    MLPRecommender(20, 10).save(tmp_path / "model.pt")
+    with pytest.raises(TypeError, match="n_customers"):
+        MLPRecommender.load(tmp_path / "model.pt", n_customers=20)
+
+
+def test_a_table_without_rows_or_columns_is_not_a_log():
+    with pytest.raises(ValueError, match="train"):
+        train_recommender(MLPRecommender(20, 10), pd.DataFrame())
