@@ -117,7 +117,8 @@ def build(folder, text, timeout=60):
 
 def test_a_sound_page_builds_and_a_second_build_executes_nothing(tmp_path):
     cell = "import time\nstart = time.time_ns()\nprint(start)\nfrom zoolib import claim\n"
-    text = f"{{claim}}`k`\n\n```{{code-cell}} python\n{cell}claim('k', 'So.', 7, equals=7, fmt='d')\n```\n\n```{{claims}}\n```\n"
+    cell += "claim('k', 'So.', 7, equals=7, fmt='d')\n"
+    text = f"{{claim}}`k`\n\n```{{code-cell}} python\n{cell}```\n\n```{{claims}}\n```\n"
     status, output = build(tmp_path, text)
     assert status == 0, output
     first = (tmp_path / "_build/html/chapters/index.html").read_text()

@@ -51,6 +51,8 @@ def use_style() -> None:
             "axes.edgecolor": muted,
             "axes.labelcolor": ink,
             "axes.titlecolor": ink,
+            "figure.facecolor": "none",
+            "axes.facecolor": "none",
             "axes.grid": True,
             "axes.axisbelow": True,
             "axes.spines.top": False,
@@ -63,7 +65,6 @@ def use_style() -> None:
             "ytick.labelcolor": ink,
             "legend.frameon": False,
             "lines.linewidth": 2,
-            "savefig.transparent": True,
             "svg.fonttype": "path",
             # A fixed salt and no date: the same figure gives the same bytes.
             "svg.hashsalt": "zoolib",
@@ -75,7 +76,7 @@ def use_style() -> None:
         set_matplotlib_formats("svg", metadata={"Date": None})
 
 
-def band(ax: Axes, x: ArrayLike, samples: ArrayLike, color: str, label: str, level: float = 0.95) -> None:
+def band(ax: Axes, x: ArrayLike, samples: ArrayLike, color: str, label: str | None = None, level: float = 0.95) -> None:
     """Draw the mean over worlds as a line and its t-interval as a band.
 
     Parameters
@@ -88,7 +89,7 @@ def band(ax: Axes, x: ArrayLike, samples: ArrayLike, color: str, label: str, lev
         One row a world.
     color : str
         A name in `LIGHT`.
-    label : str
+    label : str, optional
         Name in the legend.
     level : float, default 0.95
         Confidence level.
