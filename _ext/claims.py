@@ -59,32 +59,50 @@ def collect(app: Sphinx, env: BuildEnvironment) -> list[str]:
     env.claims = {}
     for page in pages(env):
         glued = Path(app.outdir).parent / "jupyter_execute" / f"{page}.glue.json"
-        names = env.nb_metadata[page].get("glue", []) if page in getattr(env, "nb_metadata", {}) else []
+        names = (
+            env.nb_metadata[page].get("glue", [])
+            if page in getattr(env, "nb_metadata", {})
+            else []
+        )
         data = json.loads(glued.read_text(encoding="utf-8")) if names else {}
         for name in names:
             if name.startswith(PREFIX):
-                _add(env.claims, name.removeprefix(PREFIX), data[name]["data"]["text/plain"], page)
+                _add(
+                    env.claims,
+                    name.removeprefix(PREFIX),
+                    data[name]["data"]["text/plain"],
+                    page,
+                )
     return [page for page, known in env.metadata.items() if known.get("lists_claims")]
 
 
 def _add(claims: dict[str, dict], key: str, text: str, page: str) -> None:
     if key in claims:
-        LOG.warning("claim %r is made on two pages: %s and %s", key, claims[key]["page"], page)
+        LOG.warning(
+            "claim %r is made on two pages: %s and %s", key, claims[key]["page"], page
+        )
     claims[key] = json.loads(ast.literal_eval(text)) | {"page": page}
 
 
 def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Put numbers and the table where they were asked for."""
     claims = app.env.claims
-    home = next((page for page, known in app.env.metadata.items() if known.get("lists_claims")), docname)
+    home = next(
+        (page for page, known in app.env.metadata.items() if known.get("lists_claims")),
+        docname,
+    )
     for number in list(doctree.findall(PendingNumber)):
         key, part = number["key"], number["part"]
         text = claims.get(key, {}).get(part) if part in ("value", "interval") else None
         if not text:
             LOG.warning("no claim gives %r of %r", part, key, location=number)
             text = "?"
-        uri = f"{app.builder.get_relative_uri(docname, home)}#claim-{nodes.make_id(key)}"
-        number.replace_self(nodes.reference("", text, refuri=uri, classes=["claim"], internal=True))
+        uri = (
+            f"{app.builder.get_relative_uri(docname, home)}#claim-{nodes.make_id(key)}"
+        )
+        number.replace_self(
+            nodes.reference("", text, refuri=uri, classes=["claim"], internal=True)
+        )
     for table in list(doctree.findall(PendingTable)):
         rows = [_row(app, docname, key, record) for key, record in claims.items()]
         table.replace_self(_table(rows))
@@ -125,7 +143,9 @@ def _table(rows: list[nodes.row]) -> nodes.table:
     for title in HEADS:
         head += nodes.entry("", nodes.paragraph("", title))
     columns = [nodes.colspec(colwidth=width) for width in (40, 10, 20, 20, 15, 15)]
-    group = nodes.tgroup("", *columns, nodes.thead("", head), nodes.tbody("", *rows), cols=len(HEADS))
+    group = nodes.tgroup(
+        "", *columns, nodes.thead("", head), nodes.tbody("", *rows), cols=len(HEADS)
+    )
     return nodes.table("", group, classes=["claims"])
 
 

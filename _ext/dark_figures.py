@@ -36,7 +36,9 @@ class PairFigures(SphinxPostTransform):
 
     def _pair(self, image: nodes.image, source: Path) -> None:
         target = source.with_name(source.stem + "-dark.svg")
-        target.write_text(recolour(source.read_text(encoding="utf-8")), encoding="utf-8")
+        target.write_text(
+            recolour(source.read_text(encoding="utf-8")), encoding="utf-8"
+        )
         light, dark = image.deepcopy(), image.deepcopy()
         dark["uri"] = str(Path(image["uri"]).with_name(target.name))
         dark["candidates"] = {"*": dark["uri"]}

@@ -22,8 +22,14 @@ def ingredients(root: Path = ROOT) -> list[Path]:
     """List what an execution depends on beside the page itself: code, lock, data beside the chapters."""
     code = root.glob("zoolib/**/*.py")
     prose = {".md", ".ipynb", ".bib"}
-    data = (f for f in root.glob("chapters/**/*") if f.is_file() and f.suffix not in prose)
-    visible = (f for f in data if not any(part.startswith(".") for part in f.relative_to(root).parts))
+    data = (
+        f for f in root.glob("chapters/**/*") if f.is_file() and f.suffix not in prose
+    )
+    visible = (
+        f
+        for f in data
+        if not any(part.startswith(".") for part in f.relative_to(root).parts)
+    )
     return sorted([root / "requirements.txt", *code, *visible])
 
 

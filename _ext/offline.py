@@ -19,15 +19,21 @@ def bundle_mathjax(app: Sphinx, config: Config) -> None:
     config.mathjax_path = "tex-svg.js"
 
 
-def drop_thebe(app: Sphinx, pagename: str, templatename: str, context: dict, doctree: object) -> None:
+def drop_thebe(
+    app: Sphinx, pagename: str, templatename: str, context: dict, doctree: object
+) -> None:
     """Remove the scripts and styles of sphinx-thebe from a page."""
     for kind in ("script_files", "css_files"):
-        context[kind] = [file for file in context.get(kind, []) if "thebe" not in _about(file)]
+        context[kind] = [
+            file for file in context.get(kind, []) if "thebe" not in _about(file)
+        ]
 
 
 def _about(file: object) -> str:
     """Name and attributes of a script or style, in lower case; an inline script is an attribute."""
-    return f"{getattr(file, 'filename', file)} {getattr(file, 'attributes', '')}".lower()
+    return (
+        f"{getattr(file, 'filename', file)} {getattr(file, 'attributes', '')}".lower()
+    )
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -39,7 +39,14 @@ def loop_of_single_draws(world: ZooplusSimulator, n: int) -> pd.DataFrame:
         user = int(world.rng.integers(world.n_users))
         product = int(world.rng.integers(world.n_products))
         probability = world.personas[personas[user]][categories[product]]
-        rows.append((user, product, int(world.rng.binomial(1, probability)), categories[product]))
+        rows.append(
+            (
+                user,
+                product,
+                int(world.rng.binomial(1, probability)),
+                categories[product],
+            )
+        )
     return pd.DataFrame(rows, columns=["user_id", "product_id", "clicked", "category"])
 
 
@@ -47,8 +54,12 @@ def sampling_ratio(n: int = 200_000, repeats: int = 5) -> float:
     """Seconds of the loop over seconds of the whole-array draw, median of pairs."""
     pairs = []
     for seed in range(repeats):
-        arrays = seconds(lambda seed=seed: ZooplusSimulator(seed=seed).sample_interactions(n))
-        loop = seconds(lambda seed=seed: loop_of_single_draws(ZooplusSimulator(seed=seed), n))
+        arrays = seconds(
+            lambda seed=seed: ZooplusSimulator(seed=seed).sample_interactions(n)
+        )
+        loop = seconds(
+            lambda seed=seed: loop_of_single_draws(ZooplusSimulator(seed=seed), n)
+        )
         pairs.append(loop / arrays)
     return statistics.median(pairs)
 
@@ -68,9 +79,16 @@ class Rows(Dataset):
         return self.users[i], self.products[i], self.clicks[i]
 
 
-def train_by_single_rows(model: MLPRecommender, train: pd.DataFrame, validation: pd.DataFrame, epochs: int) -> float:
+def train_by_single_rows(
+    model: MLPRecommender, train: pd.DataFrame, validation: pd.DataFrame, epochs: int
+) -> float:
     """Train through a DataLoader of single rows; return the validation loss."""
-    loader = DataLoader(Rows(train), batch_size=512, shuffle=True, generator=torch.Generator().manual_seed(42))
+    loader = DataLoader(
+        Rows(train),
+        batch_size=512,
+        shuffle=True,
+        generator=torch.Generator().manual_seed(42),
+    )
     held_out = DataLoader(Rows(validation), batch_size=512)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
     criterion = torch.nn.BCEWithLogitsLoss()
@@ -80,11 +98,16 @@ def train_by_single_rows(model: MLPRecommender, train: pd.DataFrame, validation:
             criterion(model(users, products), clicks).backward()
             optimiser.step()
         with torch.no_grad():
-            losses = [criterion(model(users, products), clicks).item() for users, products, clicks in held_out]
+            losses = [
+                criterion(model(users, products), clicks).item()
+                for users, products, clicks in held_out
+            ]
     return float(np.mean(losses))
 
 
-def training_ratio(n: int = 200_000, epochs: int = 10, repeats: int = 3) -> tuple[float, float, float]:
+def training_ratio(
+    n: int = 200_000, epochs: int = 10, repeats: int = 3
+) -> tuple[float, float, float]:
     """Seconds by single rows over seconds by whole tensors, median of pairs; and both validation losses."""
     log = ZooplusSimulator(seed=42).sample_interactions(n)
     train, validation = train_test_split(log, test_size=0.2, random_state=42)
@@ -92,7 +115,15 @@ def training_ratio(n: int = 200_000, epochs: int = 10, repeats: int = 3) -> tupl
 
     def ours() -> None:
         model = MLPRecommender(1000, 50, seed=42)
-        history = train_recommender(model, train, validation, epochs=epochs, seed=42, device="cpu", progress=False)
+        history = train_recommender(
+            model,
+            train,
+            validation,
+            epochs=epochs,
+            seed=42,
+            device="cpu",
+            progress=False,
+        )
         losses["ours"] = float(history.validation_loss[-1])
 
     def theirs() -> None:
@@ -109,13 +140,23 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
     sampling = sampling_ratio()
-    print(f"200,000 interactions: whole arrays are {sampling:.0f} times as fast as a loop of single draws")
+    print(
+        f"200,000 interactions: whole arrays are {sampling:.0f} times as fast as a loop of single draws"
+    )
     training, ours, theirs = training_ratio()
-    print(f"10 epochs of training: whole tensors are {training:.1f} times as fast as a DataLoader of single rows")
+    print(
+        f"10 epochs of training: whole tensors are {training:.1f} times as fast as a DataLoader of single rows"
+    )
     print(f"validation loss: whole tensors {ours:.4f}, single rows {theirs:.4f}")
     if arguments.json:
-        figures = {"sampling_ratio": sampling, "training_ratio": training, "validation_loss": [ours, theirs]}
-        arguments.json.write_text(json.dumps(figures | {"machine": platform.machine()}, indent=1))
+        figures = {
+            "sampling_ratio": sampling,
+            "training_ratio": training,
+            "validation_loss": [ours, theirs],
+        }
+        arguments.json.write_text(
+            json.dumps(figures | {"machine": platform.machine()}, indent=1)
+        )
 
 
 if __name__ == "__main__":

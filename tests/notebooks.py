@@ -44,8 +44,14 @@ def with_outputs(page: Path) -> Path:
 
 def unproven_cells(notebook: Path) -> list[int]:
     """List code cells that never ran: nbval would pass them without looking."""
-    cells = [c for c in nbformat.read(notebook, as_version=4).cells if c.cell_type == "code"]
-    return [number for number, cell in enumerate(cells, 1) if cell.execution_count is None] if cells else [0]
+    cells = [
+        c for c in nbformat.read(notebook, as_version=4).cells if c.cell_type == "code"
+    ]
+    return (
+        [number for number, cell in enumerate(cells, 1) if cell.execution_count is None]
+        if cells
+        else [0]
+    )
 
 
 def check(notebook: Path, timeout_s: int = TIMEOUT_S) -> int:
@@ -53,9 +59,26 @@ def check(notebook: Path, timeout_s: int = TIMEOUT_S) -> int:
     if unproven := unproven_cells(notebook):
         print(f"{notebook.name}: cells {unproven} have no stored run to compare with")
         return 1
-    options = ["--nbval", "--nbval-current-env", f"--nbval-cell-timeout={timeout_s}", "-p", "no:cacheprovider"]
-    command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, f"--rootdir={notebook.parent}", *options]
-    return subprocess.run([*command, str(notebook)], env=os.environ | {"TQDM_DISABLE": "1"}, check=False).returncode
+    options = [
+        "--nbval",
+        "--nbval-current-env",
+        f"--nbval-cell-timeout={timeout_s}",
+        "-p",
+        "no:cacheprovider",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-c",
+        os.devnull,
+        f"--rootdir={notebook.parent}",
+        *options,
+    ]
+    return subprocess.run(
+        [*command, str(notebook)], env=os.environ | {"TQDM_DISABLE": "1"}, check=False
+    ).returncode
 
 
 def main() -> int:

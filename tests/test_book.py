@@ -12,7 +12,9 @@ ESTIMATE = Estimate(0.5, 0.4, 0.6, 20)
 
 
 def run(*sources):
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in sources]
+    )
     return NotebookClient(notebook, kernel_name="python3").execute()
 
 
@@ -33,7 +35,10 @@ def run(*sources):
     ],
 )
 def test_a_claim_that_does_not_hold_raises(value, bound):
-    with pytest.raises(AssertionError, match=r"the claim does not hold: It is so\. Found k: .*; wanted "):
+    with pytest.raises(
+        AssertionError,
+        match=r"the claim does not hold: It is so\. Found k: .*; wanted ",
+    ):
         claim("k", "It is so.", value, **bound)
 
 
@@ -56,7 +61,10 @@ def test_a_claim_that_holds_is_printed(value, bound, printed, capsys):
 def test_a_claim_names_its_only_world_or_none(capsys):
     claim("k", "It is so.", 1, equals=1, fmt="d", seeds=[42])
     claim("k", "It is so.", 1, equals=1, fmt="d")
-    assert capsys.readouterr().out == "k: 1, world 42, claimed equal to 1\nk: 1, claimed equal to 1\n"
+    assert (
+        capsys.readouterr().out
+        == "k: 1, world 42, claimed equal to 1\nk: 1, claimed equal to 1\n"
+    )
 
 
 def test_a_claim_without_a_bound_is_refused():
@@ -92,8 +100,13 @@ def test_claims_are_checked_where_the_books_tooling_is_missing():
 
 def test_listings_are_the_source_without_docstrings():
     text = listing(random_value, ZooplusSimulator.random_user).data
-    assert text.startswith("```python\ndef random_value(world: ZooplusSimulator) -> float:\n    return ")
-    assert "def random_user(self) -> int:\n    return int(self.rng.integers(self.n_users))" in text
+    assert text.startswith(
+        "```python\ndef random_value(world: ZooplusSimulator) -> float:\n    return "
+    )
+    assert (
+        "def random_user(self) -> int:\n    return int(self.rng.integers(self.n_users))"
+        in text
+    )
     assert '"""' not in text
     assert text.endswith("\n```")
 
@@ -115,10 +128,19 @@ sys.meta_path.insert(0, Block())
 
 
 def test_the_library_needs_none_of_the_books_tooling():
-    tooling = {"IPython", "ipykernel", "jupytext", "myst_nb", "nbformat", "sphinx", "jupyter_book", "docutils"}
+    tooling = {
+        "IPython",
+        "ipykernel",
+        "jupytext",
+        "myst_nb",
+        "nbformat",
+        "sphinx",
+        "jupyter_book",
+        "docutils",
+    }
     code = f"""{BLOCK.format(tooling=tooling)}
 import zoolib
-zoolib.plots.use_style()
+from zoolib import plots; plots.use_style()
 zoolib.claim("k", "It is so.", zoolib.entropy_floor(zoolib.ZooplusSimulator()), above=0.3)
 """
     subprocess.run([sys.executable, "-c", code], check=True)

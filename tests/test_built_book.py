@@ -15,7 +15,14 @@ from tests.notebooks import ROOT, chapters, check, unproven_cells
 HTML = ROOT / "_build" / "html"
 PAGES = sorted(HTML.rglob("*.html"))
 NAMES = [str(page.relative_to(HTML)) for page in PAGES]
-FETCHED = {"img": "src", "script": "src", "iframe": "src", "source": "src", "object": "data", "embed": "src"}
+FETCHED = {
+    "img": "src",
+    "script": "src",
+    "iframe": "src",
+    "source": "src",
+    "object": "data",
+    "embed": "src",
+}
 
 
 def soup(page):
@@ -23,23 +30,42 @@ def soup(page):
 
 
 def test_the_book_is_built():
-    assert {"index.html", "genindex.html", "chapters/index.html", "chapters/claims.html"} <= set(NAMES)
+    assert {
+        "index.html",
+        "genindex.html",
+        "chapters/index.html",
+        "chapters/claims.html",
+    } <= set(NAMES)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_a_page_fetches_nothing_from_another_host(page):
     html = soup(page)
-    fetched = [tag.get(attribute, "") for name, attribute in FETCHED.items() for tag in html.find_all(name)]
+    fetched = [
+        tag.get(attribute, "")
+        for name, attribute in FETCHED.items()
+        for tag in html.find_all(name)
+    ]
     fetched += [tag.get("href", "") for tag in html.find_all("link")]
     assert [url for url in fetched if re.match(r"(https?:)?//", url)] == []
-    running = [tag.text for tag in html.find_all("script") if "config" not in tag.get("type", "")]
+    running = [
+        tag.text
+        for tag in html.find_all("script")
+        if "config" not in tag.get("type", "")
+    ]
     assert not any(re.search(r"https?://", text) for text in running)
 
 
 def test_styles_fetch_nothing_from_another_host():
-    sheets = [path.read_text(encoding="utf-8", errors="replace") for path in HTML.rglob("*.css")]
+    sheets = [
+        path.read_text(encoding="utf-8", errors="replace")
+        for path in HTML.rglob("*.css")
+    ]
     assert sheets
-    assert not any(re.search(r"url\(\s*['\"]?(https?:)?//|@import\s+['\"]?https?:", sheet) for sheet in sheets)
+    assert not any(
+        re.search(r"url\(\s*['\"]?(https?:)?//|@import\s+['\"]?https?:", sheet)
+        for sheet in sheets
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
@@ -61,24 +87,40 @@ def test_figures_come_in_both_themes_with_alt_text_and_caption(page):
     assert drawn
     for figure in html.find_all("figure"):
         pictures = figure.find_all("img")
-        assert [picture["class"] for picture in pictures] == [["only-light"], ["only-dark"]]
+        assert [picture["class"] for picture in pictures] == [
+            ["only-light"],
+            ["only-dark"],
+        ]
         assert all(len(picture["alt"]) > 40 for picture in pictures)
         assert len(figure.figcaption.text) > 40
-    assert all(picture.find_parent("figure") for picture in drawn), "a picture without caption"
+    assert all(picture.find_parent("figure") for picture in drawn), (
+        "a picture without caption"
+    )
 
 
 def test_every_claim_of_the_chapters_is_on_the_page_of_claims():
-    made = [key for page in chapters() for key in re.findall(r'^claim\("(\w+)"', page.read_text(), flags=re.M)]
+    made = [
+        key
+        for page in chapters()
+        for key in re.findall(r'^claim\("(\w+)"', page.read_text(), flags=re.M)
+    ]
     html = soup(HTML / "chapters" / "claims.html")
     rows = html.select("table.claims tbody tr")
     assert len(made) == len(set(made)) > 30
-    assert [row["id"] for row in rows] == [f"claim-{key.replace('_', '-')}" for key in made]
+    assert [row["id"] for row in rows] == [
+        f"claim-{key.replace('_', '-')}" for key in made
+    ]
     assert all(all(cell.text.strip() for cell in row.find_all("td")) for row in rows)
 
 
 def test_every_chapter_was_executed_to_its_end():
     rows = soup(HTML / "chapters" / "experiments.html").select("table tbody tr")
-    done = {row.find_all("td")[0].text.strip().split("/")[-1]: row.find_all("td")[-1].text.strip() for row in rows}
+    done = {
+        row.find_all("td")[0].text.strip().split("/")[-1]: row.find_all("td")[
+            -1
+        ].text.strip()
+        for row in rows
+    }
     assert done == {page.stem: "✅" for page in chapters()}
 
 
@@ -100,23 +142,33 @@ kernelspec:
 def build(folder, text, timeout=60):
     """Build a book of one page in a folder of its own, with the real settings."""
     for name in ("_ext", "_static"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
+        )
     shutil.copy(ROOT / "requirements.txt", folder)
     (folder / "chapters").mkdir()
     (folder / "chapters" / "references.bib").touch()
     config = (ROOT / "_config.yml").read_text()
     assert "timeout: 900" in config
-    (folder / "_config.yml").write_text(config.replace("timeout: 900", f"timeout: {timeout}"))
+    (folder / "_config.yml").write_text(
+        config.replace("timeout: 900", f"timeout: {timeout}")
+    )
     (folder / "_toc.yml").write_text("format: jb-book\nroot: chapters/index\n")
     (folder / "chapters" / "index.md").write_text(HEAD + text)
-    flags = re.search(r"jupyter-book build \. (.*)", (ROOT / "Makefile").read_text())[1].split()
+    flags = re.search(r"jupyter-book build \. (.*)", (ROOT / "Makefile").read_text())[
+        1
+    ].split()
     command = [str(Path(sys.executable).parent / "jupyter-book"), "build", ".", *flags]
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False
+    )
     return result.returncode, result.stdout + result.stderr
 
 
 def test_a_sound_page_builds_and_a_second_build_executes_nothing(tmp_path):
-    cell = "import time\nstart = time.time_ns()\nprint(start)\nfrom zoolib import claim\n"
+    cell = (
+        "import time\nstart = time.time_ns()\nprint(start)\nfrom zoolib import claim\n"
+    )
     cell += "claim('k', 'So.', 7, equals=7, fmt='d')\n"
     text = f"{{claim}}`k`\n\n```{{code-cell}} python\n{cell}```\n\n```{{claims}}\n```\n"
     status, output = build(tmp_path, text)
@@ -136,7 +188,10 @@ def test_a_sound_page_builds_and_a_second_build_executes_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("```{code-cell} python\nassert 1 > 2, 'the numbers disagree'\n```\n", "the numbers disagree"),
+        (
+            "```{code-cell} python\nassert 1 > 2, 'the numbers disagree'\n```\n",
+            "the numbers disagree",
+        ),
         ("```{code-cell} python\n{}['nothing here']\n```\n", "KeyError"),
         (
             "```{code-cell} python\nfrom zoolib import claim\nclaim('k', 'Two is more.', 2, above=3)\n```\n",
@@ -146,9 +201,21 @@ def test_a_sound_page_builds_and_a_second_build_executes_nothing(tmp_path):
         ("A number: {claim}`unknown`.\n", "no claim gives 'value' of 'unknown'"),
         ("A {ref}`link` to nowhere.\n", "undefined label"),
         ("A {cite}`book` unknown.\n", "could not find bibtex key"),
-        ("```{code-cell} python\nimport warnings; warnings.warn('on the error stream')\n```\n", "stderr was found"),
+        (
+            "```{code-cell} python\nimport warnings; warnings.warn('on the error stream')\n```\n",
+            "stderr was found",
+        ),
     ],
-    ids=["assertion", "exception", "claim", "time-out", "claim key", "reference", "citation", "stderr"],
+    ids=[
+        "assertion",
+        "exception",
+        "claim",
+        "time-out",
+        "claim key",
+        "reference",
+        "citation",
+        "stderr",
+    ],
 )
 def test_a_fault_breaks_the_build_with_its_message(tmp_path, text, said):
     status, output = build(tmp_path, text, timeout=4)
@@ -177,7 +244,9 @@ def test_nbval_passes_what_is_unchanged(notebook):
 
 
 def test_nbval_fails_a_changed_output(notebook):
-    change(notebook, outputs=[nbformat.v4.new_output("stream", name="stdout", text="43\n")])
+    change(
+        notebook, outputs=[nbformat.v4.new_output("stream", name="stdout", text="43\n")]
+    )
     assert check(notebook, timeout_s=60) == 1
 
 
@@ -193,7 +262,10 @@ def test_nbval_fails_a_changed_picture(notebook):
         outputs=[
             nbformat.v4.new_output(
                 "execute_result",
-                {"image/svg+xml": "<svg>2</svg>", "text/plain": "<IPython.core.display.SVG object>"},
+                {
+                    "image/svg+xml": "<svg>2</svg>",
+                    "text/plain": "<IPython.core.display.SVG object>",
+                },
                 execution_count=1,
             )
         ],

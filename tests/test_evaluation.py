@@ -15,13 +15,19 @@ def test_values_are_averages_of_the_truth(world):
     truth = [[world.true_ctr(u, a) for a in range(50)] for u in range(1000)]
     assert (zoolib.true_ctr_matrix(world) == truth).all()
     assert zoolib.random_value(world) == pytest.approx(np.mean(truth))
-    assert zoolib.oracle_value(world) == pytest.approx(np.mean([max(row) for row in truth]))
-    assert zoolib.best_product_value(world) == pytest.approx(max(np.mean([row[a] for row in truth]) for a in range(50)))
+    assert zoolib.oracle_value(world) == pytest.approx(
+        np.mean([max(row) for row in truth])
+    )
+    assert zoolib.best_product_value(world) == pytest.approx(
+        max(np.mean([row[a] for row in truth]) for a in range(50))
+    )
 
 
 def test_policies_lie_between_their_yardsticks(world):
     oracle = zoolib.true_ctr_matrix(world).argmax(axis=1)
-    assert zoolib.policy_value(world, oracle) == pytest.approx(zoolib.oracle_value(world))
+    assert zoolib.policy_value(world, oracle) == pytest.approx(
+        zoolib.oracle_value(world)
+    )
     single = [zoolib.policy_value(world, a) for a in range(50)]
     assert max(single) == pytest.approx(zoolib.best_product_value(world))
     assert np.mean(single) == pytest.approx(zoolib.random_value(world))
@@ -45,7 +51,9 @@ def test_entropy_floor_is_what_the_truth_attains(world):
 
 def test_entropy_floor_with_equal_personas():
     p = ZooplusSimulator().click_table
-    assert -(p * np.log(p) + (1 - p) * np.log(1 - p)).mean() == pytest.approx(0.3995, abs=5e-5)
+    assert -(p * np.log(p) + (1 - p) * np.log(1 - p)).mean() == pytest.approx(
+        0.3995, abs=5e-5
+    )
     world = ZooplusSimulator(n_products=5, n_users=100_000, seed=0)
     assert zoolib.entropy_floor(world) == pytest.approx(0.3995, abs=1e-3)
 

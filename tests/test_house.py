@@ -20,16 +20,28 @@ FLOORS = [
     {"recommender"},
     {"evaluation", "plots", "book"},
 ]
-MODULES = sorted(path.stem for path in (ROOT / "zoolib").glob("*.py") if path.stem != "__init__")
+MODULES = sorted(
+    path.stem for path in (ROOT / "zoolib").glob("*.py") if path.stem != "__init__"
+)
 
 
 def imports(module):
     tree = ast.parse((ROOT / "zoolib" / f"{module}.py").read_text())
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("zoolib"):
-            yield from [node.module.removeprefix("zoolib.")] if "." in node.module else [a.name for a in node.names]
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            "zoolib"
+        ):
+            yield from (
+                [node.module.removeprefix("zoolib.")]
+                if "." in node.module
+                else [a.name for a in node.names]
+            )
         elif isinstance(node, ast.Import):
-            yield from (a.name.removeprefix("zoolib.") for a in node.names if a.name.startswith("zoolib"))
+            yield from (
+                a.name.removeprefix("zoolib.")
+                for a in node.names
+                if a.name.startswith("zoolib")
+            )
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -41,7 +53,11 @@ def test_modules_import_only_from_floors_below(module):
 
 def test_everything_in_the_lock_is_pinned_exactly():
     for lock in ("requirements.txt", "requirements-lab.txt"):
-        lines = [line for line in (ROOT / lock).read_text().splitlines() if line and not line.startswith("#")]
+        lines = [
+            line
+            for line in (ROOT / lock).read_text().splitlines()
+            if line and not line.startswith("#")
+        ]
         assert len(lines) > 50
         assert all(re.match(r"[\w.-]+==[\w.]+( ;.*)?$", line) for line in lines)
 
@@ -56,7 +72,11 @@ def test_the_lock_is_what_the_project_asks_for():
     assert any(line.startswith("torch==2.13.0") for line in lock)
     assert not any(line.startswith(("nvidia", "triton")) for line in lock)
     shared = dict.fromkeys(lock)
-    assert all(line in shared for line in (ROOT / "requirements-lab.txt").read_text().splitlines() if "torch" in line)
+    assert all(
+        line in shared
+        for line in (ROOT / "requirements-lab.txt").read_text().splitlines()
+        if "torch" in line
+    )
 
 
 def prose(page):
@@ -87,14 +107,18 @@ def test_every_figure_has_a_name_a_caption_and_alt_text(page):
     drawing = [cell for cell in cells if "plt.subplots" in cell]
     assert drawing
     for cell in drawing:
-        assert all(word in cell.split("---")[1] for word in ("alt:", "name:", "caption:")), cell[:80]
+        assert all(
+            word in cell.split("---")[1] for word in ("alt:", "name:", "caption:")
+        ), cell[:80]
 
 
 @pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
 def test_chapters_end_with_exercises_that_are_solved(page):
     text = page.read_text()
     asked = re.findall(r"\{exercise-start\}.*?\n:label: (\S+)", text)
-    solved = re.findall(r"\{solution-start\} (\S+)\n(.*?)\{solution-end\}", text, flags=re.S)
+    solved = re.findall(
+        r"\{solution-start\} (\S+)\n(.*?)\{solution-end\}", text, flags=re.S
+    )
     assert len(asked) >= 5
     assert asked == [label for label, _ in solved]
     assert all("{code-cell}" in solution for _, solution in solved)
@@ -118,7 +142,15 @@ def tree(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "zoolib/agents/linear.py", "zoolib/new.py", "chapters/data.csv"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "requirements.txt",
+        "zoolib/agents/linear.py",
+        "zoolib/new.py",
+        "chapters/data.csv",
+    ],
+)
 def test_a_change_of_code_data_or_lock_empties_the_execution_cache(tree, name):
     before = fresh_execution.cache_folder(tree)
     (tree / name).write_text("something else\n")
@@ -132,7 +164,13 @@ def test_a_renamed_module_empties_the_execution_cache(tree):
 
 
 @pytest.mark.parametrize(
-    "name", ["chapters/page.md", "chapters/page.ipynb", "README.md", "chapters/.ipynb_checkpoints/x.csv"]
+    "name",
+    [
+        "chapters/page.md",
+        "chapters/page.ipynb",
+        "README.md",
+        "chapters/.ipynb_checkpoints/x.csv",
+    ],
 )
 def test_prose_leaves_the_execution_cache_alone(tree, name):
     before = fresh_execution.cache_folder(tree)
@@ -143,8 +181,18 @@ def test_prose_leaves_the_execution_cache_alone(tree, name):
 
 def make(folder, *arguments, **environment):
     command = ["make", "--no-print-directory", "-C", str(folder), *arguments]
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("MAKE") and k != "MFLAGS"}
-    return subprocess.run(command, env=inherited | environment, capture_output=True, text=True, check=False)
+    inherited = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith("MAKE") and k != "MFLAGS"
+    }
+    return subprocess.run(
+        command,
+        env=inherited | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.fixture
@@ -165,8 +213,14 @@ def fake_python(folder, body):
     ("python", "words"),
     [
         (lambda folder: "", ["Python 3.11, 3.12 or 3.13 is needed", "PYTHON="]),
-        (lambda folder: str(folder / "nowhere"), ["nowhere", "is not Python 3.11, 3.12 or 3.13"]),
-        (lambda folder: fake_python(folder, "exit 1"), ["is not Python 3.11, 3.12 or 3.13", "install one"]),
+        (
+            lambda folder: str(folder / "nowhere"),
+            ["nowhere", "is not Python 3.11, 3.12 or 3.13"],
+        ),
+        (
+            lambda folder: fake_python(folder, "exit 1"),
+            ["is not Python 3.11, 3.12 or 3.13", "install one"],
+        ),
         (
             lambda folder: fake_python(folder, 'case "$2" in *venv*) exit 1;; esac'),
             ["no venv module", "apt install python3-venv"],

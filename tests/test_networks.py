@@ -11,7 +11,9 @@ def test_worlds_are_initialised_by_their_own_seeds():
         alone = MLP((3, 5, 2), seeded(seed))
         for a, b in zip(alone.parameters(), together.parameters(), strict=True):
             assert torch.equal(a, b[world])
-        assert torch.equal(Embedding(6, 3, seeded(seed), scale=0.5).weight, table.weight[world])
+        assert torch.equal(
+            Embedding(6, 3, seeded(seed), scale=0.5).weight, table.weight[world]
+        )
 
 
 def test_worlds_compute_what_each_computes_alone():
@@ -28,7 +30,9 @@ def test_the_formula_by_hand():
     mlp = MLP((2, 2, 1), seeded(0))
     with torch.no_grad():
         for p, values in zip(
-            mlp.parameters(), ([[1.0, -1.0], [0.0, 2.0]], [[3.0], [1.0]], [[0.5, 0.0]], [[-1.0]]), strict=True
+            mlp.parameters(),
+            ([[1.0, -1.0], [0.0, 2.0]], [[3.0], [1.0]], [[0.5, 0.0]], [[-1.0]]),
+            strict=True,
         ):
             p.copy_(torch.tensor(values))
     # hidden: relu([1, 2] W1 + b1) = relu([1.5, 3]); output: 3 * 1.5 + 1 * 3 - 1
@@ -41,4 +45,6 @@ def test_initial_weights_have_pytorchs_spread():
     weight = MLP((64, 64, 1), seeded(1)).weights[0]
     assert weight.abs().max() <= 1 / 8
     assert weight.std().item() == pytest.approx(1 / 8 / 3**0.5, rel=0.05)
-    assert Embedding(1000, 32, seeded(1)).weight.std().item() == pytest.approx(1.0, rel=0.02)
+    assert Embedding(1000, 32, seeded(1)).weight.std().item() == pytest.approx(
+        1.0, rel=0.02
+    )

@@ -16,7 +16,11 @@ def ax():
 
 def luminance(colour):
     rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ [
+        0.2126,
+        0.7152,
+        0.0722,
+    ]
 
 
 def contrast(a, b):
@@ -26,7 +30,9 @@ def contrast(a, b):
 
 def test_every_colour_reads_on_its_ground():
     assert plots.LIGHT.keys() == plots.DARK.keys()
-    assert not set(plots.LIGHT.values()) & set(plots.DARK.values()), "an exchange of colours would not be one"
+    assert not set(plots.LIGHT.values()) & set(plots.DARK.values()), (
+        "an exchange of colours would not be one"
+    )
     for name in plots.LIGHT.keys() - {"grid"}:
         assert contrast(plots.LIGHT[name], "#ffffff") >= 4.5, name
         assert contrast(plots.DARK[name], "#121212") >= 4.5, name
@@ -41,7 +47,9 @@ def test_bands_are_t_intervals_over_worlds(ax):
     for x in range(4):
         interval = mean_interval(samples[:, x])
         heights = vertices[vertices[:, 0] == x, 1]
-        assert (heights.min(), heights.max()) == pytest.approx((interval.low, interval.high))
+        assert (heights.min(), heights.max()) == pytest.approx(
+            (interval.low, interval.high)
+        )
         assert line.get_ydata()[x] == pytest.approx(interval.mean)
 
 

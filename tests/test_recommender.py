@@ -43,7 +43,15 @@ def test_training_repeats_exactly_and_the_seed_matters():
     runs = []
     for seed in (0, 0, 1):
         model = MLPRecommender(20, 10, seed=0)
-        history = train_recommender(model, small_log(), small_log(1), epochs=2, batch_size=64, seed=seed, device="cpu")
+        history = train_recommender(
+            model,
+            small_log(),
+            small_log(1),
+            epochs=2,
+            batch_size=64,
+            seed=seed,
+            device="cpu",
+        )
         runs.append((weights_of(model), history))
     assert same(runs[0][0], runs[1][0])
     assert (runs[0][1].validation_loss == runs[1][1].validation_loss).all()
@@ -53,18 +61,30 @@ def test_training_repeats_exactly_and_the_seed_matters():
 def test_worlds_train_as_if_alone():
     logs, held_out = [small_log(s) for s in (5, 6)], [small_log(s, 100) for s in (7, 8)]
     together = MLPRecommender(20, 10, seed=[5, 6])
-    history = train_recommender(together, logs, held_out, epochs=3, batch_size=100, seed=[5, 6], device="cpu")
+    history = train_recommender(
+        together, logs, held_out, epochs=3, batch_size=100, seed=[5, 6], device="cpu"
+    )
     assert history.train_loss.shape == history.validation_loss.shape == (2, 3)
     assert together.predict_all().shape == (2, 20, 10)
     assert together.predict([1, 2], 3).shape == (2, 2)
     for world, seed in enumerate((5, 6)):
         alone = MLPRecommender(20, 10, seed=seed)
         single = train_recommender(
-            alone, logs[world], held_out[world], epochs=3, batch_size=100, seed=seed, device="cpu"
+            alone,
+            logs[world],
+            held_out[world],
+            epochs=3,
+            batch_size=100,
+            seed=seed,
+            device="cpu",
         )
         assert np.allclose(single.train_loss, history.train_loss[world], atol=1e-5)
-        assert np.allclose(single.validation_loss, history.validation_loss[world], atol=1e-5)
-        assert np.allclose(alone.predict_all(), together.predict_all()[world], atol=1e-4)
+        assert np.allclose(
+            single.validation_loss, history.validation_loss[world], atol=1e-5
+        )
+        assert np.allclose(
+            alone.predict_all(), together.predict_all()[world], atol=1e-4
+        )
 
 
 def test_losses_are_means_over_rows_also_with_a_short_last_batch():
@@ -72,9 +92,13 @@ def test_losses_are_means_over_rows_also_with_a_short_last_batch():
     model = MLPRecommender(20, 10)
     table = model.predict_all().astype(float)
     # A step so small that the model does not move: both losses are those of the initial model.
-    history = train_recommender(model, log, log, epochs=1, batch_size=64, learning_rate=1e-12, device="cpu")
+    history = train_recommender(
+        model, log, log, epochs=1, batch_size=64, learning_rate=1e-12, device="cpu"
+    )
     p = table[log["user_id"], log["product_id"]]
-    expected = -(log["clicked"] * np.log(p) + (1 - log["clicked"]) * np.log(1 - p)).mean()
+    expected = -(
+        log["clicked"] * np.log(p) + (1 - log["clicked"]) * np.log(1 - p)
+    ).mean()
     assert history.train_loss[0] == pytest.approx(expected, abs=1e-5)
     assert history.validation_loss[0] == pytest.approx(expected, abs=1e-5)
 
@@ -83,12 +107,18 @@ def test_training_learns_what_the_world_says():
     world = ZooplusSimulator(n_products=10, n_users=40, seed=0)
     log = world.sample_interactions(40_000)
     model = MLPRecommender(40, 10, embedding_scale=0.1)
-    history = train_recommender(model, log, epochs=8, learning_rate=3e-3, progress=False)
+    history = train_recommender(
+        model, log, epochs=8, learning_rate=3e-3, progress=False
+    )
     assert np.isnan(history.validation_loss).all()
     assert np.isnan(
-        train_recommender(MLPRecommender(20, 10, seed=[0]), [small_log()], epochs=1, seed=[0]).validation_loss
+        train_recommender(
+            MLPRecommender(20, 10, seed=[0]), [small_log()], epochs=1, seed=[0]
+        ).validation_loss
     ).all()
-    assert zoolib.policy_value(world, model.recommend()) > 0.95 * zoolib.oracle_value(world)
+    assert zoolib.policy_value(world, model.recommend()) > 0.95 * zoolib.oracle_value(
+        world
+    )
 
 
 def test_the_device_is_the_best_there_is(monkeypatch):
@@ -101,11 +131,16 @@ def test_the_device_is_the_best_there_is(monkeypatch):
     assert pick_device().type == "cpu"
 
 
-@pytest.mark.parametrize("progress", [True, False])
-def test_the_progress_bar_can_be_silenced(progress, capsys, monkeypatch):
-    monkeypatch.delenv("TQDM_DISABLE", raising=False)
+@pytest.mark.parametrize(
+    ("progress", "variable", "shown"),
+    [(True, "", True), (True, "0", True), (True, "1", False), (False, "", False)],
+)
+def test_the_progress_bar_can_be_silenced(
+    progress, variable, shown, capsys, monkeypatch
+):
+    monkeypatch.setenv("TQDM_DISABLE", variable)
     train_recommender(MLPRecommender(20, 10), small_log(), epochs=1, progress=progress)
-    assert ("training" in capsys.readouterr().err) == progress
+    assert ("training" in capsys.readouterr().err) == shown
 
 
 LOG = small_log()
@@ -125,7 +160,11 @@ LOG = small_log()
         ({"train": LOG.iloc[:0]}, ValueError, ["train", "rows"]),
         ({"validation": LOG.iloc[:0]}, ValueError, ["validation", "rows"]),
         ({"train": LOG.drop(columns="clicked")}, ValueError, ["train", "clicked"]),
-        ({"train": LOG.assign(user_id=20)}, ValueError, ["train.user_id", "0 … 19", "20"]),
+        (
+            {"train": LOG.assign(user_id=20)},
+            ValueError,
+            ["train.user_id", "0 … 19", "20"],
+        ),
         ({"train": LOG.assign(product_id=-1)}, ValueError, ["train.product_id", "-1"]),
         ({"train": LOG.assign(clicked=2)}, ValueError, ["train.clicked", "0 … 1"]),
         ({"train": LOG.assign(clicked=0.5)}, TypeError, ["train.clicked", "float64"]),
@@ -170,7 +209,8 @@ def test_sizes_are_checked(arguments, error, word):
 
 
 @pytest.mark.parametrize(
-    ("user", "product", "word"), [(20, 0, "user_id"), (0, 10, "product_id"), (0, [0, -1], "product_id")]
+    ("user", "product", "word"),
+    [(20, 0, "user_id"), (0, 10, "product_id"), (0, [0, -1], "product_id")],
 )
 def test_unknown_ids_have_no_prediction(user, product, word):
     with pytest.raises(ValueError, match=word):
@@ -181,7 +221,9 @@ def test_unknown_ids_have_no_prediction(user, product, word):
 def test_save_and_load_return_the_same_model(tmp_path, seed):
     model = MLPRecommender(20, 10, embedding_dim=8, seed=seed)
     model.save(tmp_path / "model.pt")
-    loaded = MLPRecommender.load(tmp_path / "model.pt", n_users=20, n_products=10, embedding_dim=8)
+    loaded = MLPRecommender.load(
+        tmp_path / "model.pt", n_users=20, n_products=10, embedding_dim=8
+    )
     assert same(weights_of(model), weights_of(loaded))
     assert (model.predict_all() == loaded.predict_all()).all()
     assert os.listdir(tmp_path) == ["model.pt"]
@@ -191,7 +233,9 @@ def test_an_interrupted_save_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "model.pt"
     MLPRecommender(20, 10).save(path)
     before = path.read_bytes()
-    monkeypatch.setattr(torch, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(
+        torch, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
     with pytest.raises(KeyboardInterrupt):
         MLPRecommender(20, 10, seed=1).save(path)
     assert path.read_bytes() == before
@@ -228,7 +272,13 @@ def lists_for_weights(path):
 
 
 def words_for_weights(path):
-    torch.save({"architecture": MLPRecommender(20, 10)._architecture(), "weights": {"mlp": "no tensor"}}, path)
+    torch.save(
+        {
+            "architecture": MLPRecommender(20, 10)._architecture(),
+            "weights": {"mlp": "no tensor"},
+        },
+        path,
+    )
 
 
 def pickle_with_code(path):

@@ -18,7 +18,12 @@ def drafts_world(seed, n_products=50, n_users=1000):
     names = [c for c in categories for _ in range(n_products // 5)]
     names += list(rng.choice(categories, n_products - len(names)))
     catalogue = rng.permutation(names)
-    personas = ["new_puppy_parent", "cat_connoisseur", "budget_shopper", "fish_hobbyist"]
+    personas = [
+        "new_puppy_parent",
+        "cat_connoisseur",
+        "budget_shopper",
+        "fish_hobbyist",
+    ]
     return list(catalogue), [str(rng.choice(personas)) for _ in range(n_users)]
 
 
@@ -46,7 +51,9 @@ def test_every_world_is_drawn_in_the_drafts_order(seed, n_products, n_users):
 def test_arrays_agree_with_single_look_ups(seed, n_products, n_users, data):
     world = ZooplusSimulator(n_products, n_users, seed)
     users = data.draw(st.lists(st.integers(0, n_users - 1), min_size=1, max_size=6))
-    products = data.draw(st.lists(st.integers(0, n_products - 1), min_size=1, max_size=6))
+    products = data.draw(
+        st.lists(st.integers(0, n_products - 1), min_size=1, max_size=6)
+    )
     grid = world.true_ctr(np.array(users)[:, None], products)
     assert grid.shape == (len(users), len(products))
     for i, user in enumerate(users):
@@ -54,7 +61,9 @@ def test_arrays_agree_with_single_look_ups(seed, n_products, n_users, data):
             tastes = world.personas[world.user_personas[user]]
             single = world.true_ctr(user, product)
             assert isinstance(single, float)
-            assert grid[i, j] == single == tastes[world.products.loc[product, "category"]]
+            assert (
+                grid[i, j] == single == tastes[world.products.loc[product, "category"]]
+            )
 
 
 @settings(max_examples=25, deadline=None)
@@ -67,7 +76,10 @@ def test_logs_are_complete_and_repeatable(seed, n):
     assert log["product_id"].between(0, 9).all()
     assert log["clicked"].isin([0, 1]).all()
     world = ZooplusSimulator(10, 20, seed)
-    assert (log["category"].to_numpy() == world.products["category"].to_numpy()[log["product_id"]]).all()
+    assert (
+        log["category"].to_numpy()
+        == world.products["category"].to_numpy()[log["product_id"]]
+    ).all()
     assert log.equals(world.sample_interactions(n))
 
 
@@ -75,10 +87,14 @@ def test_click_rate_of_the_log_is_the_truth_of_the_world():
     world = ZooplusSimulator(seed=42)
     truth = world.true_ctr(np.arange(1000)[:, None], np.arange(50)).mean()
     log = world.sample_interactions(200_000)
-    assert abs(log["clicked"].mean() - truth) < 3 * np.sqrt(truth * (1 - truth) / len(log))
+    assert abs(log["clicked"].mean() - truth) < 3 * np.sqrt(
+        truth * (1 - truth) / len(log)
+    )
     by_pair = log.assign(p=world.true_ctr(log["user_id"], log["product_id"]))
     cells = by_pair.groupby("p")["clicked"].agg(["mean", "size"]).reset_index()
-    deviations = (cells["mean"] - cells["p"]) / np.sqrt(cells["p"] * (1 - cells["p"]) / cells["size"])
+    deviations = (cells["mean"] - cells["p"]) / np.sqrt(
+        cells["p"] * (1 - cells["p"]) / cells["size"]
+    )
     assert deviations.abs().max() < 4
 
 
@@ -111,10 +127,16 @@ def test_shocks_change_one_persona_and_nothing_else():
     world.apply_shock(SHOCK_1)
     world.apply_shock(SHOCK_2)
     expected = copy.deepcopy(before.personas)
-    expected["budget_shopper"] |= {"Fish Supplies": 0.80, "Dog Food": 0.10, "Cat Food": 0.15}
+    expected["budget_shopper"] |= {
+        "Fish Supplies": 0.80,
+        "Dog Food": 0.10,
+        "Cat Food": 0.15,
+    }
     expected["cat_connoisseur"]["Dog Toy"] = 0.75
     assert world.personas == expected
-    assert ZooplusSimulator(seed=42).personas == before.personas, "worlds share their tastes"
+    assert ZooplusSimulator(seed=42).personas == before.personas, (
+        "worlds share their tastes"
+    )
     budget = int(np.flatnonzero(world.user_personas == "budget_shopper")[0])
     fish = int(world.products.index[world.products["category"] == "Fish Supplies"][0])
     assert world.true_ctr(budget, fish) == 0.80
@@ -122,7 +144,11 @@ def test_shocks_change_one_persona_and_nothing_else():
 
 @pytest.mark.parametrize(
     ("table", "random", "window", "oracle"),
-    [((), 0.2105, 0.2875, 0.5125), ((SHOCK_1,), 0.2205, 0.3675, 0.6125), ((SHOCK_1, SHOCK_2), 0.257, 0.3675, 0.6625)],
+    [
+        ((), 0.2105, 0.2875, 0.5125),
+        ((SHOCK_1,), 0.2205, 0.3675, 0.6125),
+        ((SHOCK_1, SHOCK_2), 0.257, 0.3675, 0.6625),
+    ],
 )
 def test_values_with_equal_personas(table, random, window, oracle):
     world = ZooplusSimulator()
@@ -137,16 +163,36 @@ def test_values_with_equal_personas(table, random, window, oracle):
 @pytest.mark.parametrize(
     ("shock", "error", "words"),
     [
-        (MarketShock("dog_person", {"Dog Toy": 0.5}), ValueError, ["persona", "dog_person", "budget_shopper"]),
-        (MarketShock("budget_shopper", {"Fish Supplies": 0.9, "Birds": 0.5}), ValueError, ["category", "Birds"]),
+        (
+            MarketShock("dog_person", {"Dog Toy": 0.5}),
+            ValueError,
+            ["persona", "dog_person", "budget_shopper"],
+        ),
+        (
+            MarketShock("budget_shopper", {"Fish Supplies": 0.9, "Birds": 0.5}),
+            ValueError,
+            ["category", "Birds"],
+        ),
         (
             MarketShock("budget_shopper", {"Fish Supplies": 0.9, "Dog Toy": 1.2}),
             ValueError,
             ["Dog Toy", "[0, 1]", "1.2"],
         ),
-        (MarketShock("budget_shopper", {"Fish Supplies": 0.9, "Dog Toy": -0.1}), ValueError, ["Dog Toy", "-0.1"]),
-        (MarketShock("budget_shopper", {"Fish Supplies": 0.9, "Dog Toy": np.nan}), ValueError, ["Dog Toy", "nan"]),
-        (MarketShock("budget_shopper", {"Fish Supplies": 0.9, "Dog Toy": "0.4"}), TypeError, ["Dog Toy", "'0.4'"]),
+        (
+            MarketShock("budget_shopper", {"Fish Supplies": 0.9, "Dog Toy": -0.1}),
+            ValueError,
+            ["Dog Toy", "-0.1"],
+        ),
+        (
+            MarketShock("budget_shopper", {"Fish Supplies": 0.9, "Dog Toy": np.nan}),
+            ValueError,
+            ["Dog Toy", "nan"],
+        ),
+        (
+            MarketShock("budget_shopper", {"Fish Supplies": 0.9, "Dog Toy": "0.4"}),
+            TypeError,
+            ["Dog Toy", "'0.4'"],
+        ),
         ({"Dog Toy": 0.4}, TypeError, ["shock", "MarketShock", "dict"]),
     ],
 )
@@ -184,13 +230,19 @@ def test_ids_are_checked(method, user, product, error, words):
 
 
 @pytest.mark.parametrize("name", ["n_products", "n_users"])
-@pytest.mark.parametrize(("value", "error"), [(0, ValueError), (-3, ValueError), (2.0, TypeError), (True, TypeError)])
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [(0, ValueError), (-3, ValueError), (2.0, TypeError), (True, TypeError)],
+)
 def test_sizes_are_checked(name, value, error):
     with pytest.raises(error, match=name):
         ZooplusSimulator(**{name: value})
 
 
-@pytest.mark.parametrize(("n", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), ("9", TypeError)])
+@pytest.mark.parametrize(
+    ("n", "error"),
+    [(0, ValueError), (-1, ValueError), (1.5, TypeError), ("9", TypeError)],
+)
 def test_log_length_is_checked(n, error):
     with pytest.raises(error, match="n must be"):
         ZooplusSimulator().sample_interactions(n)

@@ -24,7 +24,12 @@ from zoolib.evaluation import (
     true_ctr_matrix,
 )
 from zoolib.features import FeatureEngineer
-from zoolib.recommender import MLPRecommender, TrainingHistory, pick_device, train_recommender
+from zoolib.recommender import (
+    MLPRecommender,
+    TrainingHistory,
+    pick_device,
+    train_recommender,
+)
 from zoolib.simulator import SHOCK_1, SHOCK_2, MarketShock, ZooplusSimulator
 
 __all__ = [

@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 def as_size(name: str, value: int, least: int = 1) -> int:
     """Return `value` as an int of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be a whole number: got {value!r} of type {type(value).__name__}")
+        raise TypeError(
+            f"{name} must be a whole number: got {value!r} of type {type(value).__name__}"
+        )
     if value < least:
         raise ValueError(f"{name} must be at least {least}: got {value}")
     return int(value)
@@ -20,7 +22,9 @@ def as_size(name: str, value: int, least: int = 1) -> int:
 def as_probability(name: str, value: float) -> float:
     """Return `value` as a float in [0, 1]; NaN is refused."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number: got {value!r} of type {type(value).__name__}")
+        raise TypeError(
+            f"{name} must be a number: got {value!r} of type {type(value).__name__}"
+        )
     if not 0 <= value <= 1:
         raise ValueError(f"{name} must lie in [0, 1]: got {value}")
     return float(value)
@@ -29,7 +33,9 @@ def as_probability(name: str, value: float) -> float:
 def as_positive(name: str, value: float) -> float:
     """Return `value` as a finite float above 0; NaN is refused."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number: got {value!r} of type {type(value).__name__}")
+        raise TypeError(
+            f"{name} must be a number: got {value!r} of type {type(value).__name__}"
+        )
     if not 0 < value < np.inf:
         raise ValueError(f"{name} must be positive and finite: got {value}")
     return float(value)

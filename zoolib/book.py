@@ -60,15 +60,26 @@ def claim(
         If no bound is given.
     """
     if above is None and below is None and equals is None:
-        raise ValueError(f"claim {key!r} needs a bound: above, below or equals, got none")
-    low, high = (value.low, value.high) if isinstance(value, Estimate) else (value, value)
+        raise ValueError(
+            f"claim {key!r} needs a bound: above, below or equals, got none"
+        )
+    low, high = (
+        (value.low, value.high) if isinstance(value, Estimate) else (value, value)
+    )
     bounds = {"above": above, "below": below, "equal to": equals}
-    held = " and ".join(f"{name} {bound:{fmt}}" for name, bound in bounds.items() if bound is not None)
+    held = " and ".join(
+        f"{name} {bound:{fmt}}" for name, bound in bounds.items() if bound is not None
+    )
     line = f"{key}: {value:{fmt}}{_worlds(seeds)}"
     # Written so that NaN fails: every comparison with it is false.
     holds = (above is None or low > above) and (below is None or high < below)
-    if not holds or (equals is not None and not math.isclose(low, equals, rel_tol=1e-9, abs_tol=1e-12)):
-        raise AssertionError(f"the claim does not hold: {sentence} Found {line}; wanted {held}")
+    if not holds or (
+        equals is not None
+        and not math.isclose(low, equals, rel_tol=1e-9, abs_tol=1e-12)
+    ):
+        raise AssertionError(
+            f"the claim does not hold: {sentence} Found {line}; wanted {held}"
+        )
     print(f"{line}, claimed {held}")
     interval = f"{low:{fmt}} to {high:{fmt}}" if isinstance(value, Estimate) else ""
     mean = value.mean if isinstance(value, Estimate) else value
@@ -81,7 +92,14 @@ def _worlds(seeds: Sequence[int] | None) -> str:
     return f", {len(seeds)} worlds" if len(seeds) > 1 else f", world {seeds[0]}"
 
 
-def _record(key: str, sentence: str, value: str, interval: str, held: str, seeds: Sequence[int] | None) -> None:
+def _record(
+    key: str,
+    sentence: str,
+    value: str,
+    interval: str,
+    held: str,
+    seeds: Sequence[int] | None,
+) -> None:
     """Leave the claim in the notebook, where the book's build finds it. Outside one, do nothing."""
     if not in_notebook():
         return
@@ -90,7 +108,13 @@ def _record(key: str, sentence: str, value: str, interval: str, held: str, seeds
     except ImportError:  # a notebook without the book's tooling still checks its claims
         return
     seeds = [] if seeds is None else [int(seed) for seed in seeds]
-    record = {"sentence": sentence, "value": value, "interval": interval, "held": held, "seeds": seeds}
+    record = {
+        "sentence": sentence,
+        "value": value,
+        "interval": interval,
+        "held": held,
+        "seeds": seeds,
+    }
     glue(f"claim:{key}", json.dumps(record), display=False)
 
 
@@ -109,7 +133,10 @@ def listing(*things: Callable[..., Any] | type) -> Markdown:
     """
     from IPython.display import Markdown
 
-    sources = [_without_docstrings(textwrap.dedent(inspect.getsource(thing))) for thing in things]
+    sources = [
+        _without_docstrings(textwrap.dedent(inspect.getsource(thing)))
+        for thing in things
+    ]
     return Markdown("```python\n" + "\n\n".join(sources) + "\n```")
 
 
@@ -117,8 +144,15 @@ def _without_docstrings(source: str) -> str:
     """Drop the docstrings, keep everything else, comments included, as it stands."""
     drop: set[int] = set()
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
+        if (
+            isinstance(node, ast.FunctionDef | ast.ClassDef)
+            and ast.get_docstring(node) is not None
+        ):
             docstring = node.body[0]
-            drop |= set(range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1))
-    lines = [line for number, line in enumerate(source.splitlines(), 1) if number not in drop]
+            drop |= set(
+                range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1)
+            )
+    lines = [
+        line for number, line in enumerate(source.splitlines(), 1) if number not in drop
+    ]
     return "\n".join(lines).strip("\n")

@@ -62,7 +62,9 @@ def mean_interval(samples: ArrayLike, level: float = 0.95) -> Estimate:
     """
     samples = np.asarray(samples, dtype=float)
     if samples.ndim != 1 or len(samples) < 2 or not np.isfinite(samples).all():
-        raise ValueError(f"samples must be two or more finite numbers in one row: got {samples}")
+        raise ValueError(
+            f"samples must be two or more finite numbers in one row: got {samples}"
+        )
     n, mean = len(samples), samples.mean()
     half = stats.t.ppf((1 + level) / 2, df=n - 1) * samples.std(ddof=1) / np.sqrt(n)
     return Estimate(float(mean), float(mean - half), float(mean + half), n, level)
@@ -92,8 +94,15 @@ def proportion_interval(successes: int, trials: int, level: float = 0.95) -> Est
     >>> print(f"{proportion_interval(53, 100):.3f}")
     0.530 [0.433, 0.625]
     """
-    trials, successes = as_size("trials", trials), as_size("successes", successes, least=0)
+    trials, successes = (
+        as_size("trials", trials),
+        as_size("successes", successes, least=0),
+    )
     if successes > trials:
-        raise ValueError(f"successes must be at most trials = {trials}: got {successes}")
+        raise ValueError(
+            f"successes must be at most trials = {trials}: got {successes}"
+        )
     interval = stats.binomtest(successes, trials).proportion_ci(level, method="wilson")
-    return Estimate(successes / trials, float(interval.low), float(interval.high), trials, level)
+    return Estimate(
+        successes / trials, float(interval.low), float(interval.high), trials, level
+    )

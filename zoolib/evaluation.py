@@ -15,7 +15,9 @@ from zoolib.simulator import ZooplusSimulator
 
 def true_ctr_matrix(world: ZooplusSimulator) -> NDArray[np.float64]:
     """Return the true click probability of every user for every product, shape (n_users, n_products)."""
-    return world.true_ctr(np.arange(world.n_users)[:, None], np.arange(world.n_products))
+    return world.true_ctr(
+        np.arange(world.n_users)[:, None], np.arange(world.n_products)
+    )
 
 
 def policy_value(world: ZooplusSimulator, shown: ArrayLike) -> float:

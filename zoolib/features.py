@@ -49,9 +49,13 @@ class FeatureEngineer:
         self.n_users = world.n_users
         self._user = np.eye(len(personas))[world.persona_of_user]
         self._product = np.eye(len(categories))[world.category_of_product]
-        self.names = [f"persona={p}" for p in personas] + [f"category={c}" for c in categories]
+        self.names = [f"persona={p}" for p in personas] + [
+            f"category={c}" for c in categories
+        ]
         if self.interactions:
-            self.names += [f"persona={p} x category={c}" for p in personas for c in categories]
+            self.names += [
+                f"persona={p} x category={c}" for p in personas for c in categories
+            ]
         self.n_features = len(self.names)
 
     def transform(self, user_id: ArrayLike) -> NDArray[np.float64]:
@@ -74,7 +78,9 @@ class FeatureEngineer:
         """
         users = as_ids("user_id", user_id, self.n_users)
         shape = (*users.shape, len(self._product))
-        user = np.broadcast_to(self._user[users][..., None, :], (*shape, self._user.shape[1]))
+        user = np.broadcast_to(
+            self._user[users][..., None, :], (*shape, self._user.shape[1])
+        )
         product = np.broadcast_to(self._product, (*shape, self._product.shape[1]))
         parts = [user, product]
         if self.interactions:

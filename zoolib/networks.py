@@ -50,7 +50,9 @@ class Embedding(nn.Module):
     weight : Parameter, shape (n, dim) or (W, n, dim)
     """
 
-    def __init__(self, n: int, dim: int, generators: Generators, scale: float = 1.0) -> None:
+    def __init__(
+        self, n: int, dim: int, generators: Generators, scale: float = 1.0
+    ) -> None:
         super().__init__()
         table = draw(generators, lambda g: torch.randn(n, dim, generator=g))
         self.weight = nn.Parameter(scale * table)
@@ -85,12 +87,18 @@ class MLP(nn.Module):
         super().__init__()
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for n_in, n_out in pairwise(sizes):
-            self.weights.append(_uniform(generators, n_in, n_out, bound=1 / math.sqrt(n_in)))
-            self.biases.append(_uniform(generators, 1, n_out, bound=1 / math.sqrt(n_in)))
+            self.weights.append(
+                _uniform(generators, n_in, n_out, bound=1 / math.sqrt(n_in))
+            )
+            self.biases.append(
+                _uniform(generators, 1, n_out, bound=1 / math.sqrt(n_in))
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         """Map inputs (m, in) to outputs (m, out), or (W, m, in) to (W, m, out) with worlds."""
-        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+        for layer, (weight, bias) in enumerate(
+            zip(self.weights, self.biases, strict=True)
+        ):
             if layer > 0:
                 x = torch.relu_(x)
             x = _affine(x, weight, bias)
@@ -99,10 +107,16 @@ class MLP(nn.Module):
 
 def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Compute ``x @ weight + bias``, with or without a worlds axis, in one call of the BLAS."""
-    return torch.addmm(bias, x, weight) if weight.ndim == 2 else torch.baddbmm(bias, x, weight)
+    return (
+        torch.addmm(bias, x, weight)
+        if weight.ndim == 2
+        else torch.baddbmm(bias, x, weight)
+    )
 
 
-def _uniform(generators: Generators, rows: int, columns: int, bound: float) -> nn.Parameter:
+def _uniform(
+    generators: Generators, rows: int, columns: int, bound: float
+) -> nn.Parameter:
     def sample(generator: torch.Generator) -> Tensor:
         return torch.empty(rows, columns).uniform_(-bound, bound, generator=generator)
 

@@ -47,7 +47,9 @@ def use_style() -> None:
             "figure.constrained_layout.use": True,
             "font.size": 12,
             "axes.titlesize": 12,
-            "axes.prop_cycle": mpl.cycler(color=[LIGHT[c] for c in ("blue", "orange", "green", "purple")]),
+            "axes.prop_cycle": mpl.cycler(
+                color=[LIGHT[c] for c in ("blue", "orange", "green", "purple")]
+            ),
             "axes.edgecolor": muted,
             "axes.labelcolor": ink,
             "axes.titlecolor": ink,
@@ -76,7 +78,14 @@ def use_style() -> None:
         set_matplotlib_formats("svg", metadata={"Date": None})
 
 
-def band(ax: Axes, x: ArrayLike, samples: ArrayLike, color: str, label: str | None = None, level: float = 0.95) -> None:
+def band(
+    ax: Axes,
+    x: ArrayLike,
+    samples: ArrayLike,
+    color: str,
+    label: str | None = None,
+    level: float = 0.95,
+) -> None:
     """Draw the mean over worlds as a line and its t-interval as a band.
 
     Parameters
@@ -96,12 +105,22 @@ def band(ax: Axes, x: ArrayLike, samples: ArrayLike, color: str, label: str | No
     """
     samples = np.asarray(samples, dtype=float)
     mean = samples.mean(axis=0)
-    half = stats.t.ppf((1 + level) / 2, df=len(samples) - 1) * stats.sem(samples, axis=0)
+    half = stats.t.ppf((1 + level) / 2, df=len(samples) - 1) * stats.sem(
+        samples, axis=0
+    )
     ax.plot(x, mean, color=LIGHT[color], label=label)
-    ax.fill_between(x, mean - half, mean + half, color=LIGHT[color], alpha=0.25, linewidth=0)
+    ax.fill_between(
+        x, mean - half, mean + half, color=LIGHT[color], alpha=0.25, linewidth=0
+    )
 
 
-def whiskers(ax: Axes, estimates: Sequence[Estimate], at: ArrayLike, color: str, label: str | None = None) -> None:
+def whiskers(
+    ax: Axes,
+    estimates: Sequence[Estimate],
+    at: ArrayLike,
+    color: str,
+    label: str | None = None,
+) -> None:
     """Draw estimates as dots with their intervals as horizontal bars.
 
     Parameters
@@ -119,4 +138,6 @@ def whiskers(ax: Axes, estimates: Sequence[Estimate], at: ArrayLike, color: str,
     """
     mean = np.array([e.mean for e in estimates])
     sides = [mean - [e.low for e in estimates], [e.high for e in estimates] - mean]
-    ax.errorbar(mean, at, xerr=sides, fmt="o", capsize=4, color=LIGHT[color], label=label)
+    ax.errorbar(
+        mean, at, xerr=sides, fmt="o", capsize=4, color=LIGHT[color], label=label
+    )

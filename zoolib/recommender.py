@@ -85,13 +85,19 @@ class MLPRecommender(nn.Module):
         scale = as_positive("embedding_scale", embedding_scale)
         self.n_worlds = len(seed) if isinstance(seed, Sequence) else None
         generators = seeded(seed)
-        self.user_embedding = Embedding(self.n_users, self.embedding_dim, generators, scale)
-        self.product_embedding = Embedding(self.n_products, self.embedding_dim, generators, scale)
+        self.user_embedding = Embedding(
+            self.n_users, self.embedding_dim, generators, scale
+        )
+        self.product_embedding = Embedding(
+            self.n_products, self.embedding_dim, generators, scale
+        )
         self.mlp = MLP((2 * self.embedding_dim, 64, 32, 1), generators)
 
     def forward(self, users: Tensor, products: Tensor) -> Tensor:
         """Return logits for pairs of ids; all shapes (m,), or (W, m) with worlds."""
-        pair = torch.cat([self.user_embedding(users), self.product_embedding(products)], dim=-1)
+        pair = torch.cat(
+            [self.user_embedding(users), self.product_embedding(products)], dim=-1
+        )
         return self.mlp(pair)[..., 0]
 
     @torch.no_grad()
@@ -120,7 +126,10 @@ class MLPRecommender(nn.Module):
         worlds = () if self.n_worlds is None else (self.n_worlds,)
         device = self.user_embedding.weight.device
         ids = [
-            torch.as_tensor(np.broadcast_to(a, (*worlds, *a.shape)).copy(), device=device) for a in (users, products)
+            torch.as_tensor(
+                np.broadcast_to(a, (*worlds, *a.shape)).copy(), device=device
+            )
+            for a in (users, products)
         ]
         return torch.sigmoid(self(*ids)).cpu().numpy()
 
@@ -150,7 +159,9 @@ class MLPRecommender(nn.Module):
         """
         path = Path(path)
         content = {"architecture": self._architecture(), "weights": self.state_dict()}
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
+        with tempfile.NamedTemporaryFile(
+            dir=path.parent, prefix=path.name, delete=False
+        ) as file:
             try:
                 torch.save(content, file)
                 file.close()
@@ -178,15 +189,23 @@ class MLPRecommender(nn.Module):
             If the file is damaged, holds anything but weights, or another architecture.
         """
         if not Path(path).is_file():
-            raise FileNotFoundError(f"path must name a model file: nothing found at {os.fspath(path)!r}")
+            raise FileNotFoundError(
+                f"path must name a model file: nothing found at {os.fspath(path)!r}"
+            )
         architecture, weights = _read(path)
         for name, wanted in expected.items():
             if name not in architecture:
-                raise TypeError(f"expected must name any of {sorted(architecture)}: got {name!r}")
+                raise TypeError(
+                    f"expected must name any of {sorted(architecture)}: got {name!r}"
+                )
             if architecture[name] != wanted:
-                raise ValueError(f"path {os.fspath(path)!r}: the file has {name}={architecture[name]}, wanted {wanted}")
+                raise ValueError(
+                    f"path {os.fspath(path)!r}: the file has {name}={architecture[name]}, wanted {wanted}"
+                )
         n_worlds = architecture["n_worlds"]
-        sizes = {name: size for name, size in architecture.items() if name != "n_worlds"}
+        sizes = {
+            name: size for name, size in architecture.items() if name != "n_worlds"
+        }
         model = cls(**sizes, seed=0 if n_worlds is None else [0] * n_worlds)
         model.load_state_dict(weights)
         return model
@@ -196,27 +215,46 @@ class MLPRecommender(nn.Module):
         return {name: getattr(self, name) for name in names}
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[dict[str, int | None], dict[str, Tensor]]:
+def _read(
+    path: str | os.PathLike[str],
+) -> tuple[dict[str, int | None], dict[str, Tensor]]:
     """Read a model file and hold its architecture against its weights, before anything is built."""
     refusal = f"path {os.fspath(path)!r} is not a model file of MLPRecommender.save"
     try:
-        with warnings.catch_warnings(action="ignore"):  # torch warns of what is refused here anyway
+        with warnings.catch_warnings(
+            action="ignore"
+        ):  # torch warns of what is refused here anyway
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
-        raise ValueError(f"{refusal}: damaged, or more than weights ({type(error).__name__})") from error
+    except (
+        pickle.UnpicklingError,
+        RuntimeError,
+        EOFError,
+        ValueError,
+        KeyError,
+        OSError,
+    ) as error:
+        raise ValueError(
+            f"{refusal}: damaged, or more than weights ({type(error).__name__})"
+        ) from error
     if not isinstance(content, dict) or set(content) != {"architecture", "weights"}:
         raise ValueError(f"{refusal}: wanted the entries 'architecture' and 'weights'")
     architecture, weights = content["architecture"], content["weights"]
     try:
-        fits = {name: tuple(tensor.shape) for name, tensor in weights.items()} == _shapes(**architecture)
+        fits = {
+            name: tuple(tensor.shape) for name, tensor in weights.items()
+        } == _shapes(**architecture)
     except (AttributeError, TypeError):  # no table of tensors, or no such architecture
         fits = False
     if not fits:
-        raise ValueError(f"{refusal}: its weights do not fit its architecture {architecture}")
+        raise ValueError(
+            f"{refusal}: its weights do not fit its architecture {architecture}"
+        )
     return architecture, weights
 
 
-def _shapes(n_users: int, n_products: int, embedding_dim: int, n_worlds: int | None) -> dict[str, tuple[int, ...]]:
+def _shapes(
+    n_users: int, n_products: int, embedding_dim: int, n_worlds: int | None
+) -> dict[str, tuple[int, ...]]:
     """Shapes of all weights, by name, without allocating any."""
     shapes = {
         "user_embedding.weight": (n_users, embedding_dim),
@@ -298,18 +336,25 @@ def train_recommender(
     model.to(device)
     optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=True)
     train_loss, validation_loss = [], []
-    # Left unsaid, `disable` follows the environment variable TQDM_DISABLE, which silences the book's build.
-    silent = {} if progress else {"disable": True}
-    bar = tqdm(range(epochs), desc="training", unit="epoch", **silent)
+    silent = not progress or os.environ.get("TQDM_DISABLE", "0") not in ("", "0")
+    bar = tqdm(range(epochs), desc="training", unit="epoch", disable=silent)
     with _fitting_threads(model):
         for _ in bar:
             shuffled = _shuffle(rows, generators)
-            train_loss.append(_train_epoch(model, optimiser, shuffled, batch_size, device))
+            train_loss.append(
+                _train_epoch(model, optimiser, shuffled, batch_size, device)
+            )
             validation_loss.append(_mean_loss(model, held_out, device))
             if not np.isfinite(train_loss[-1]).all():
-                raise FloatingPointError("the training loss is no longer finite: a smaller learning_rate may help")
-            bar.set_postfix(train=train_loss[-1].mean(), validation=validation_loss[-1].mean())
-    return TrainingHistory(np.stack(train_loss, axis=-1), np.stack(validation_loss, axis=-1))
+                raise FloatingPointError(
+                    "the training loss is no longer finite: a smaller learning_rate may help"
+                )
+            bar.set_postfix(
+                train=train_loss[-1].mean(), validation=validation_loss[-1].mean()
+            )
+    return TrainingHistory(
+        np.stack(train_loss, axis=-1), np.stack(validation_loss, axis=-1)
+    )
 
 
 @contextmanager
@@ -324,21 +369,33 @@ def _fitting_threads(model: MLPRecommender) -> Iterator[None]:
 
 
 def _wanted(model: MLPRecommender, what: str) -> str:
-    return f"one {what}" if model.n_worlds is None else f"a list of {model.n_worlds}, one a world"
+    return (
+        f"one {what}"
+        if model.n_worlds is None
+        else f"a list of {model.n_worlds}, one a world"
+    )
 
 
-def _tensors(name: str, frames: pd.DataFrame | Sequence[pd.DataFrame], model: MLPRecommender) -> list[Tensor]:
+def _tensors(
+    name: str, frames: pd.DataFrame | Sequence[pd.DataFrame], model: MLPRecommender
+) -> list[Tensor]:
     """Users, products and clicks as tensors (m,) or (W, m), checked against the model."""
     single = isinstance(frames, pd.DataFrame)
     if (None if single else len(frames)) != model.n_worlds:
         got = "one table" if single else f"a list of {len(frames)}"
         raise ValueError(f"{name} must be {_wanted(model, 'table')}: got {got}")
     tables = [frames] if single else frames
-    for missing in (c for c in ("user_id", "product_id", "clicked") for t in tables if c not in t):
-        raise ValueError(f"{name} must have the columns user_id, product_id and clicked: {missing} is missing")
+    for missing in (
+        c for c in ("user_id", "product_id", "clicked") for t in tables if c not in t
+    ):
+        raise ValueError(
+            f"{name} must have the columns user_id, product_id and clicked: {missing} is missing"
+        )
     lengths = {len(table) for table in tables}
     if len(lengths) > 1 or 0 in lengths:
-        raise ValueError(f"{name} must have rows, equally many in each world: got {sorted(lengths)}")
+        raise ValueError(
+            f"{name} must have rows, equally many in each world: got {sorted(lengths)}"
+        )
 
     def column(column_name: str) -> NDArray:
         columns = [table[column_name].to_numpy() for table in tables]
@@ -347,18 +404,28 @@ def _tensors(name: str, frames: pd.DataFrame | Sequence[pd.DataFrame], model: ML
     users = as_ids(f"{name}.user_id", column("user_id"), model.n_users)
     products = as_ids(f"{name}.product_id", column("product_id"), model.n_products)
     clicks = as_ids(f"{name}.clicked", column("clicked"), 2)
-    return [torch.tensor(users), torch.tensor(products), torch.tensor(clicks, dtype=torch.float32)]
+    return [
+        torch.tensor(users),
+        torch.tensor(products),
+        torch.tensor(clicks, dtype=torch.float32),
+    ]
 
 
-def _shuffle(rows: list[Tensor], generators: torch.Generator | list[torch.Generator]) -> list[Tensor]:
+def _shuffle(
+    rows: list[Tensor], generators: torch.Generator | list[torch.Generator]
+) -> list[Tensor]:
     order = draw(generators, lambda g: torch.randperm(rows[0].shape[-1], generator=g))
     return [torch.gather(column, -1, order) for column in rows]
 
 
-def _losses(model: MLPRecommender, users: Tensor, products: Tensor, clicks: Tensor) -> Tensor:
+def _losses(
+    model: MLPRecommender, users: Tensor, products: Tensor, clicks: Tensor
+) -> Tensor:
     """Mean log-loss of a batch in each world, shape () or (W,)."""
     logits = model(users, products)
-    return functional.binary_cross_entropy_with_logits(logits, clicks, reduction="none").mean(dim=-1)
+    return functional.binary_cross_entropy_with_logits(
+        logits, clicks, reduction="none"
+    ).mean(dim=-1)
 
 
 def _train_epoch(
@@ -370,7 +437,9 @@ def _train_epoch(
 ) -> NDArray[np.float64]:
     """One pass over the rows; whole tensors are sliced, no row is touched by Python on its own."""
     total, n_rows = 0.0, rows[0].shape[-1]
-    for batch in zip(*(column.to(device).split(batch_size, dim=-1) for column in rows), strict=True):
+    for batch in zip(
+        *(column.to(device).split(batch_size, dim=-1) for column in rows), strict=True
+    ):
         losses = _losses(model, *batch)
         optimiser.zero_grad()
         losses.sum().backward()  # worlds share no weights: the gradient of the sum is each world's own
@@ -380,7 +449,11 @@ def _train_epoch(
 
 
 @torch.no_grad()
-def _mean_loss(model: MLPRecommender, rows: list[Tensor] | None, device: torch.device) -> NDArray[np.float64]:
+def _mean_loss(
+    model: MLPRecommender, rows: list[Tensor] | None, device: torch.device
+) -> NDArray[np.float64]:
     if rows is None:
         return np.full(() if model.n_worlds is None else (model.n_worlds,), np.nan)
-    return _losses(model, *(column.to(device) for column in rows)).double().cpu().numpy()
+    return (
+        _losses(model, *(column.to(device) for column in rows)).double().cpu().numpy()
+    )

@@ -70,7 +70,9 @@ class MarketShock:
     click_probabilities: Mapping[str, float]
 
 
-SHOCK_1 = MarketShock("budget_shopper", {"Fish Supplies": 0.80, "Dog Food": 0.10, "Cat Food": 0.15})
+SHOCK_1 = MarketShock(
+    "budget_shopper", {"Fish Supplies": 0.80, "Dog Food": 0.10, "Cat Food": 0.15}
+)
 SHOCK_2 = MarketShock("cat_connoisseur", {"Dog Toy": 0.75})
 
 
@@ -121,13 +123,17 @@ class ZooplusSimulator:
     array([0.05, 0.5 ])
     """
 
-    def __init__(self, n_products: int = 50, n_users: int = 1000, seed: int = 42) -> None:
+    def __init__(
+        self, n_products: int = 50, n_users: int = 1000, seed: int = 42
+    ) -> None:
         self.n_products = as_size("n_products", n_products)
         self.n_users = as_size("n_users", n_users)
         self.rng = np.random.default_rng(seed)
         self.categories = CATEGORIES
         self.products = self._draw_catalogue()
-        self.personas = {name: dict(tastes) for name, tastes in CLICK_PROBABILITIES.items()}
+        self.personas = {
+            name: dict(tastes) for name, tastes in CLICK_PROBABILITIES.items()
+        }
         self.user_personas = self.rng.choice(list(self.personas), size=self.n_users)
         self.persona_of_user = _codes(self.user_personas, self.personas)
         self.category_of_product = _codes(self.products["category"], self.categories)
@@ -142,9 +148,13 @@ class ZooplusSimulator:
     @property
     def click_table(self) -> NDArray[np.float64]:
         """Click probabilities, one row a persona and one column a category; shape (4, 5)."""
-        return np.array([[tastes[c] for c in self.categories] for tastes in self.personas.values()])
+        return np.array(
+            [[tastes[c] for c in self.categories] for tastes in self.personas.values()]
+        )
 
-    def true_ctr(self, user_id: ArrayLike, product_id: ArrayLike) -> float | NDArray[np.float64]:
+    def true_ctr(
+        self, user_id: ArrayLike, product_id: ArrayLike
+    ) -> float | NDArray[np.float64]:
         """Return the true click probability of users for products.
 
         Parameters
@@ -172,10 +182,14 @@ class ZooplusSimulator:
             raise ValueError(
                 f"user_id and product_id must broadcast: got shapes {users.shape} and {products.shape}"
             ) from None
-        ctr = self.click_table[self.persona_of_user[users], self.category_of_product[products]]
+        ctr = self.click_table[
+            self.persona_of_user[users], self.category_of_product[products]
+        ]
         return float(ctr) if ctr.ndim == 0 else ctr
 
-    def reward(self, user_id: ArrayLike, product_id: ArrayLike) -> int | NDArray[np.int64]:
+    def reward(
+        self, user_id: ArrayLike, product_id: ArrayLike
+    ) -> int | NDArray[np.int64]:
         """Show products to users and draw their clicks, 0 or 1.
 
         A click happens when a uniform draw lies below the true click probability. Parameters, shapes
@@ -222,7 +236,9 @@ class ZooplusSimulator:
         """
         clicks = np.atleast_1d(self.reward(user_id, product_id))
         # Own copies, so that the table shares no memory with the caller and needs none of its own.
-        users, products = (np.array(ids, ndmin=1) for ids in np.broadcast_arrays(user_id, product_id))
+        users, products = (
+            np.array(ids, ndmin=1) for ids in np.broadcast_arrays(user_id, product_id)
+        )
         columns = {"user_id": users, "product_id": products, "clicked": clicks}
         columns["category"] = self.products["category"].array.take(products)
         return pd.DataFrame(columns, copy=False)
@@ -245,12 +261,18 @@ class ZooplusSimulator:
         if not isinstance(shock, MarketShock):
             raise TypeError(f"shock must be a MarketShock: got {type(shock).__name__}")
         if shock.persona not in self.personas:
-            raise ValueError(f"persona must be one of {list(self.personas)}: got {shock.persona!r}")
+            raise ValueError(
+                f"persona must be one of {list(self.personas)}: got {shock.persona!r}"
+            )
         changes = {}
         for category, probability in shock.click_probabilities.items():
             if category not in self.categories:
-                raise ValueError(f"category must be one of {list(self.categories)}: got {category!r}")
-            changes[category] = as_probability(f"click probability of {category}", probability)
+                raise ValueError(
+                    f"category must be one of {list(self.categories)}: got {category!r}"
+                )
+            changes[category] = as_probability(
+                f"click probability of {category}", probability
+            )
         self.personas[shock.persona].update(changes)
 
 
