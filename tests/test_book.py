@@ -63,8 +63,15 @@ def test_a_claim_names_its_only_world_or_none(capsys):
     claim("k", "It is so.", 1, equals=1, fmt="d")
     assert (
         capsys.readouterr().out
-        == "k: 1, world 42, claimed equal to 1\nk: 1, claimed equal to 1\n"
+        == "k: 1, seed 42, claimed equal to 1\nk: 1, claimed equal to 1\n"
     )
+
+
+def test_what_rounds_to_zero_has_no_sign(capsys):
+    claim("k", "It is so.", Estimate(-0.001, -0.002, 0.001, 9), below=0.1, fmt=".1%")
+    assert capsys.readouterr().out == "k: -0.1% [-0.2%, 0.1%], claimed below 10.0%\n"
+    claim("k", "It is so.", -0.0001, below=0.1, fmt=".1%")
+    assert capsys.readouterr().out == "k: 0.0%, claimed below 10.0%\n"
 
 
 def test_a_claim_without_a_bound_is_refused():
@@ -112,7 +119,7 @@ def test_listings_are_the_source_without_docstrings():
 
 
 def test_listings_keep_comments():
-    assert "# Written so that NaN fails" in listing(claim).data
+    assert "# Comparisons with NaN" in listing(claim).data
 
 
 BLOCK = """

@@ -13,6 +13,7 @@ import json
 import math
 import textwrap
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from zoolib._notebook import in_notebook
@@ -60,36 +61,35 @@ def claim(
         If no bound is given.
     """
     if above is None and below is None and equals is None:
-        raise ValueError(
-            f"claim {key!r} needs a bound: above, below or equals, got none"
-        )
-    low, high = (
-        (value.low, value.high) if isinstance(value, Estimate) else (value, value)
-    )
+        raise ValueError(f"claim {key!r} needs a bound: above, below or equals")
+    if not isinstance(value, Integral):
+        fmt = f"z{fmt}"  # what rounds to zero is printed without a sign
+    low, high = (value.low, value.high) if isinstance(value, Estimate) else (value,) * 2
     bounds = {"above": above, "below": below, "equal to": equals}
-    held = " and ".join(
+    stated = [
         f"{name} {bound:{fmt}}" for name, bound in bounds.items() if bound is not None
-    )
-    line = f"{key}: {value:{fmt}}{_worlds(seeds)}"
-    # Written so that NaN fails: every comparison with it is false.
-    holds = (above is None or low > above) and (below is None or high < below)
-    if not holds or (
-        equals is not None
-        and not math.isclose(low, equals, rel_tol=1e-9, abs_tol=1e-12)
-    ):
+    ]
+    held, line = " and ".join(stated), f"{key}: {value:{fmt}}{_worlds(seeds)}"
+    # Comparisons with NaN are false, so it keeps no bound.
+    kept = [
+        above is None or low > above,
+        below is None or high < below,
+        equals is None or math.isclose(low, equals, rel_tol=1e-9, abs_tol=1e-12),
+    ]
+    if not all(kept):
         raise AssertionError(
             f"the claim does not hold: {sentence} Found {line}; wanted {held}"
         )
     print(f"{line}, claimed {held}")
-    interval = f"{low:{fmt}} to {high:{fmt}}" if isinstance(value, Estimate) else ""
     mean = value.mean if isinstance(value, Estimate) else value
+    interval = f"{low:{fmt}} to {high:{fmt}}" if isinstance(value, Estimate) else ""
     _record(key, sentence, f"{mean:{fmt}}", interval, held, seeds)
 
 
 def _worlds(seeds: Sequence[int] | None) -> str:
     if seeds is None:
         return ""
-    return f", {len(seeds)} worlds" if len(seeds) > 1 else f", world {seeds[0]}"
+    return f", {len(seeds)} worlds" if len(seeds) > 1 else f", seed {seeds[0]}"
 
 
 def _record(
