@@ -19,26 +19,29 @@ def as_size(name: str, value: int, least: int = 1) -> int:
     return int(value)
 
 
-def as_probability(name: str, value: float) -> float:
-    """Return `value` as a float in [0, 1]; NaN is refused."""
+def as_number(name: str, value: float) -> float:
+    """Return `value` as a float, NaN and infinity included."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(
             f"{name} must be a number: got {value!r} of type {type(value).__name__}"
         )
-    if not 0 <= value <= 1:
-        raise ValueError(f"{name} must lie in [0, 1]: got {value}")
     return float(value)
+
+
+def as_probability(name: str, value: float) -> float:
+    """Return `value` as a float in [0, 1]; NaN is refused."""
+    number = as_number(name, value)
+    if not 0 <= number <= 1:
+        raise ValueError(f"{name} must lie in [0, 1]: got {value}")
+    return number
 
 
 def as_positive(name: str, value: float) -> float:
     """Return `value` as a finite float above 0; NaN is refused."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(
-            f"{name} must be a number: got {value!r} of type {type(value).__name__}"
-        )
-    if not 0 < value < np.inf:
+    number = as_number(name, value)
+    if not 0 < number < np.inf:
         raise ValueError(f"{name} must be positive and finite: got {value}")
-    return float(value)
+    return number
 
 
 def as_ids(name: str, value: ArrayLike, n: int) -> NDArray[np.int64]:

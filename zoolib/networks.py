@@ -96,22 +96,16 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map inputs (m, in) to outputs (m, out), or (W, m, in) to (W, m, out) with worlds."""
-        for layer, (weight, bias) in enumerate(
-            zip(self.weights, self.biases, strict=True)
-        ):
-            if layer > 0:
-                x = torch.relu_(x)
-            x = _affine(x, weight, bias)
-        return x
+        *hidden, output = zip(self.weights, self.biases, strict=True)
+        for weight, bias in hidden:
+            x = torch.relu_(_affine(x, weight, bias))
+        return _affine(x, *output)
 
 
 def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Compute ``x @ weight + bias``, with or without a worlds axis, in one call of the BLAS."""
-    return (
-        torch.addmm(bias, x, weight)
-        if weight.ndim == 2
-        else torch.baddbmm(bias, x, weight)
-    )
+    multiply_and_add = torch.addmm if weight.ndim == 2 else torch.baddbmm
+    return multiply_and_add(bias, x, weight)
 
 
 def _uniform(
