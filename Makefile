@@ -13,6 +13,8 @@ BIN := .venv/bin
 READY := .venv/ready
 LAB_READY := .venv/lab-ready
 HTML := _build/html/index.html
+# Passed on to JupyterLab, for example LAB_OPTIONS=--no-browser
+LAB_OPTIONS ?=
 
 # No progress bars in pages and logs; kernels find the library and one another in the environment.
 export TQDM_DISABLE := 1
@@ -34,11 +36,13 @@ $(READY): requirements.txt
 		|| { echo "pip could not install zoolib itself (details: .venv/pip.log)" >&2; exit 1; }
 	@touch $@
 
+# Chapters open as notebooks: the setting is the environment's own and leaves the user's alone.
 $(LAB_READY): $(READY) requirements-lab.txt
 	@echo "adding JupyterLab to .venv (once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -r requirements-lab.txt >.venv/pip.log 2>&1 \
 		|| { echo "pip could not install JupyterLab: check the network and run make again (details: .venv/pip.log)" >&2; exit 1; }
-	@$(BIN)/jupytext-config set-default-viewer markdown >>.venv/pip.log 2>&1
+	@mkdir -p .venv/share/jupyter/lab/settings
+	@echo '{"@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Jupytext Notebook"}}}' >.venv/share/jupyter/lab/settings/overrides.json
 	@touch $@
 
 # --all: a page left alone would not repeat its warnings. Executions come from the cache.
@@ -54,7 +58,7 @@ test: $(READY)
 	@$(BIN)/python -m tests.notebooks
 
 lab: $(LAB_READY)
-	@TQDM_DISABLE= $(BIN)/jupyter-lab chapters
+	@TQDM_DISABLE= $(BIN)/jupyter-lab $(LAB_OPTIONS) chapters
 
 # The lock for all platforms and Pythons; needs uv.
 lock:
