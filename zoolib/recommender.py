@@ -445,7 +445,7 @@ def _train_epoch(
         losses.sum().backward()  # worlds share no weights: the gradient of the sum is each world's own
         optimiser.step()
         total = total + losses.detach() * batch[0].shape[-1]
-    return (total / n_rows).double().cpu().numpy()
+    return (total / n_rows).cpu().double().numpy()
 
 
 @torch.no_grad()
@@ -455,5 +455,5 @@ def _mean_loss(
     if rows is None:
         return np.full(() if model.n_worlds is None else (model.n_worlds,), np.nan)
     return (
-        _losses(model, *(column.to(device) for column in rows)).double().cpu().numpy()
+        _losses(model, *(column.to(device) for column in rows)).cpu().double().numpy()
     )
