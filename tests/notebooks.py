@@ -39,6 +39,8 @@ def with_outputs(page: Path) -> Path:
     _, executed = get_cache(cache_folder()).merge_match_into_notebook(notebook)
     target = page.with_suffix(".ipynb")
     nbformat.write(executed, target)
+    # As old as its page: JupyterLab refuses a pair whose notebook is newer than its source.
+    os.utime(target, (page.stat().st_atime, page.stat().st_mtime))
     return target
 
 

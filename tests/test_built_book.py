@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from bs4 import BeautifulSoup
 
-from tests.notebooks import ROOT, chapters, check, unproven_cells
+from tests.notebooks import ROOT, chapters, check, unproven_cells, with_outputs
 
 HTML = ROOT / "_build" / "html"
 PAGES = sorted(HTML.rglob("*.html"))
@@ -122,6 +122,15 @@ def test_every_chapter_was_executed_to_its_end():
         for row in rows
     }
     assert done == {page.stem: "✅" for page in chapters()}
+
+
+@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+def test_notebooks_carry_the_outputs_of_the_book(page):
+    notebook = with_outputs(page)
+    assert unproven_cells(notebook) == []
+    assert notebook.stat().st_mtime == page.stat().st_mtime, (
+        "JupyterLab would refuse it"
+    )
 
 
 HEAD = """---
