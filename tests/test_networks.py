@@ -48,3 +48,18 @@ def test_initial_weights_have_pytorchs_spread():
     assert Embedding(1000, 32, seeded(1)).weight.std().item() == pytest.approx(
         1.0, rel=0.02
     )
+
+
+@pytest.mark.parametrize(
+    ("seed", "error"),
+    [
+        (-1, ValueError),
+        (1.5, TypeError),
+        ("a", TypeError),
+        ([], ValueError),
+        ([0, None], TypeError),
+    ],
+)
+def test_seeds_are_checked(seed, error):
+    with pytest.raises(error, match="seed"):
+        seeded(seed)

@@ -34,7 +34,7 @@ def test_predictions_are_probabilities_of_the_logits():
     assert ((table > 0) & (table < 1)).all()
     logits = model(torch.tensor([4, 19]), torch.tensor([9, 0])).detach()
     assert np.allclose(model.predict([4, 19], [9, 0]), torch.sigmoid(logits))
-    assert table[4, 9] == pytest.approx(model.predict(4, 9)[0], abs=1e-6)
+    assert table[4, 9] == pytest.approx(model.predict(4, 9), abs=1e-6)
     assert (model.recommend() == table.argmax(axis=1)).all()
     assert model.predict(4, np.arange(10)).shape == (10,)
 
@@ -215,6 +215,19 @@ def test_sizes_are_checked(arguments, error, word):
 def test_unknown_ids_have_no_prediction(user, product, word):
     with pytest.raises(ValueError, match=word):
         MLPRecommender(20, 10).predict(user, product)
+
+
+@pytest.mark.parametrize(("seed", "worlds"), [(3, ()), ([3, 4], (2,))])
+def test_predictions_broadcast_like_the_truth(seed, worlds):
+    model = MLPRecommender(20, 10, seed=seed)
+    table = model.predict_all()
+    assert table.shape == (*worlds, 20, 10)
+    assert model.predict(4, 9).shape == worlds
+    users, products = np.array([[1], [2], [19]]), np.array([[0, 9]])
+    grid = model.predict(users, products)
+    assert np.allclose(grid, table[..., users, products], atol=1e-6)
+    with pytest.raises(ValueError, match=r"user_id and product_id.*\(3,\).*\(2,\)"):
+        model.predict([0, 1, 2], [0, 1])
 
 
 @pytest.mark.parametrize("seed", [0, [0, 1, 2]])

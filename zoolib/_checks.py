@@ -53,3 +53,18 @@ def as_ids(name: str, value: ArrayLike, n: int) -> NDArray[np.int64]:
         wrong = ids[(ids < 0) | (ids >= n)].flat[0]
         raise ValueError(f"{name} must lie in 0 … {n - 1}: got {wrong}")
     return ids.astype(np.int64, copy=False)
+
+
+def as_pairs(
+    user_id: ArrayLike, n_users: int, product_id: ArrayLike, n_products: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return ids of users and products, checked and broadcast against each other."""
+    users = as_ids("user_id", user_id, n_users)
+    products = as_ids("product_id", product_id, n_products)
+    try:
+        users, products = np.broadcast_arrays(users, products)
+    except ValueError:
+        raise ValueError(
+            f"user_id and product_id must broadcast: got shapes {users.shape} and {products.shape}"
+        ) from None
+    return users, products

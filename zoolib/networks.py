@@ -12,18 +12,29 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from zoolib._checks import as_size
 
 Generators = torch.Generator | list[torch.Generator]
 
 
 def seeded(seed: int | Sequence[int]) -> Generators:
-    """Return one generator for a single seed, a list of them for a list of seeds."""
-    if isinstance(seed, Sequence):
-        return [torch.Generator().manual_seed(int(s)) for s in seed]
-    return torch.Generator().manual_seed(int(seed))
+    """Return one generator for a single seed, a list of them for a sequence of seeds.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a seed is not a whole number, is negative, or there is none.
+    """
+    if np.ndim(seed) == 0:
+        return torch.Generator().manual_seed(as_size("seed", seed, least=0))
+    if len(seed) == 0:
+        raise ValueError("seed must hold one seed a world: got none")
+    return [seeded(one) for one in seed]
 
 
 def draw(generators: Generators, sample: Callable[[torch.Generator], Tensor]) -> Tensor:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from tqdm import tqdm
 
-from zoolib._checks import as_ids, as_positive, as_size
+from zoolib._checks import as_ids, as_pairs, as_positive, as_size
 from zoolib.networks import MLP, Embedding, draw, seeded
 
 
@@ -83,8 +83,8 @@ class MLPRecommender(nn.Module):
         self.n_products = as_size("n_products", n_products)
         self.embedding_dim = as_size("embedding_dim", embedding_dim)
         scale = as_positive("embedding_scale", embedding_scale)
-        self.n_worlds = len(seed) if isinstance(seed, Sequence) else None
         generators = seeded(seed)
+        self.n_worlds = len(generators) if isinstance(generators, list) else None
         self.user_embedding = Embedding(
             self.n_users, self.embedding_dim, generators, scale
         )
@@ -107,31 +107,28 @@ class MLPRecommender(nn.Module):
         Parameters
         ----------
         user_id, product_id : array_like of int
-            Ids that broadcast against each other, at most one-dimensional. With worlds, all W
-            models answer for the same pairs.
+            Ids; arrays broadcast against each other. With worlds, all W models answer for the
+            same pairs.
 
         Returns
         -------
-        ndarray, shape (m,) or (W, m)
+        ndarray of the broadcast shape, behind a leading axis W with worlds
             Probabilities.
 
         Raises
         ------
-        TypeError, ValueError
-            If ids are not whole numbers, or unknown to the model.
+        TypeError
+            If ids are not whole numbers.
+        ValueError
+            If an id is unknown to the model, or the shapes do not broadcast.
         """
-        users = as_ids("user_id", user_id, self.n_users)
-        products = as_ids("product_id", product_id, self.n_products)
-        users, products = np.broadcast_arrays(np.atleast_1d(users), products)
+        pairs = as_pairs(user_id, self.n_users, product_id, self.n_products)
         worlds = () if self.n_worlds is None else (self.n_worlds,)
         device = self.user_embedding.weight.device
-        ids = [
-            torch.as_tensor(
-                np.broadcast_to(a, (*worlds, *a.shape)).copy(), device=device
-            )
-            for a in (users, products)
-        ]
-        return torch.sigmoid(self(*ids)).cpu().numpy()
+        flat = [np.tile(ids.ravel(), (*worlds, 1)) for ids in pairs]
+        logits = self(*(torch.tensor(ids, device=device) for ids in flat))
+        shape = (*worlds, *pairs[0].shape)
+        return torch.sigmoid(logits).cpu().numpy().reshape(shape)
 
     def predict_all(self) -> NDArray[np.float32]:
         """Predict the click probability of every user for every product.
@@ -140,10 +137,9 @@ class MLPRecommender(nn.Module):
         -------
         ndarray, shape (n_users, n_products) or (W, n_users, n_products)
         """
-        users = np.repeat(np.arange(self.n_users), self.n_products)
-        products = np.tile(np.arange(self.n_products), self.n_users)
-        flat = self.predict(users, products)
-        return flat.reshape(*flat.shape[:-1], self.n_users, self.n_products)
+        return self.predict(
+            np.arange(self.n_users)[:, None], np.arange(self.n_products)
+        )
 
     def recommend(self) -> NDArray[np.int64]:
         """Return the product with the highest prediction for every user, shape (n_users,) or (W, n_users)."""

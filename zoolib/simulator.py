@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._checks import as_ids, as_probability, as_size
+from zoolib._checks import as_pairs, as_probability, as_size
 
 CATEGORIES = ("Fish Supplies", "Cat Food", "Dog Food", "Dog Toy", "Cat Toy")
 
@@ -174,14 +174,7 @@ class ZooplusSimulator:
         ValueError
             If an id is unknown, or the shapes do not broadcast.
         """
-        users = as_ids("user_id", user_id, self.n_users)
-        products = as_ids("product_id", product_id, self.n_products)
-        try:
-            users, products = np.broadcast_arrays(users, products)
-        except ValueError:
-            raise ValueError(
-                f"user_id and product_id must broadcast: got shapes {users.shape} and {products.shape}"
-            ) from None
+        users, products = as_pairs(user_id, self.n_users, product_id, self.n_products)
         ctr = self.click_table[
             self.persona_of_user[users], self.category_of_product[products]
         ]
