@@ -18,6 +18,7 @@ LAB_OPTIONS ?=
 
 # No progress bars in pages and logs; kernels find the library and one another in the environment.
 export TQDM_DISABLE := 1
+export JUPYTER_PREFER_ENV_PATH := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 unexport PYTHONPATH
 
