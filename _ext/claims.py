@@ -18,8 +18,9 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
+from zoolib.book import RECORD_PREFIX
+
 LOG = logging.getLogger(__name__)
-PREFIX = "claim:"
 HEADS = ("Claim", "Value", "95% interval", "Must be", "Worlds and seeds", "Checked in")
 
 
@@ -54,26 +55,22 @@ def pages(env: BuildEnvironment) -> Iterator[str]:
         waiting += reversed(env.toctree_includes.get(page, []))
 
 
+def listing_pages(env: BuildEnvironment) -> list[str]:
+    """Name the pages with a table of claims."""
+    return [page for page, known in env.metadata.items() if known.get("lists_claims")]
+
+
 def collect(app: Sphinx, env: BuildEnvironment) -> list[str]:
     """Gather the records of all pages, and have the pages that show them written again."""
     env.claims = {}
     for page in pages(env):
         glued = Path(app.outdir).parent / "jupyter_execute" / f"{page}.glue.json"
-        names = (
-            env.nb_metadata[page].get("glue", [])
-            if page in getattr(env, "nb_metadata", {})
-            else []
-        )
+        names = getattr(env, "nb_metadata", {}).get(page, {}).get("glue", [])
         data = json.loads(glued.read_text(encoding="utf-8")) if names else {}
-        for name in names:
-            if name.startswith(PREFIX):
-                _add(
-                    env.claims,
-                    name.removeprefix(PREFIX),
-                    data[name]["data"]["text/plain"],
-                    page,
-                )
-    return [page for page, known in env.metadata.items() if known.get("lists_claims")]
+        for name in (name for name in names if name.startswith(RECORD_PREFIX)):
+            text = data[name]["data"]["text/plain"]
+            _add(env.claims, name.removeprefix(RECORD_PREFIX), text, page)
+    return listing_pages(env)
 
 
 def _add(claims: dict[str, dict], key: str, text: str, page: str) -> None:
@@ -87,10 +84,7 @@ def _add(claims: dict[str, dict], key: str, text: str, page: str) -> None:
 def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Put numbers and the table where they were asked for."""
     claims = app.env.claims
-    home = next(
-        (page for page, known in app.env.metadata.items() if known.get("lists_claims")),
-        docname,
-    )
+    home = next(iter(listing_pages(app.env)), docname)
     for number in list(doctree.findall(PendingNumber)):
         key, part = number["key"], number["part"]
         text = claims.get(key, {}).get(part) if part in ("value", "interval") else None

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -25,6 +26,7 @@ FETCHED = {
 }
 
 
+@cache
 def soup(page):
     return BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
 

@@ -63,6 +63,14 @@ def test_whiskers_reach_to_the_ends_of_the_intervals(ax):
     assert container.get_label() == "two"
 
 
+def test_whiskers_can_stand_upright(ax):
+    estimate = mean_interval([1.0, 2.0, 4.0])
+    plots.whiskers(ax, [estimate], [7], "blue", vertical=True)
+    (segment,) = ax.containers[0][2][0].get_segments()
+    assert tuple(segment[:, 1]) == pytest.approx((estimate.low, estimate.high))
+    assert tuple(segment[:, 0]) == (7, 7)
+
+
 def test_figures_are_the_same_bytes_each_time(tmp_path):
     files = []
     for name in ("a.svg", "b.svg"):

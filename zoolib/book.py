@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from IPython.display import Markdown
 
 
+# Before a claim's key, among the names that a notebook glues.
+RECORD_PREFIX = "claim:"
+
+
 def claim(
     key: str,
     sentence: str,
@@ -115,7 +119,7 @@ def _record(
         "held": held,
         "seeds": seeds,
     }
-    glue(f"claim:{key}", json.dumps(record), display=False)
+    glue(f"{RECORD_PREFIX}{key}", json.dumps(record), display=False)
 
 
 def listing(*things: Callable[..., Any] | type) -> Markdown:

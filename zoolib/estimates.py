@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from zoolib._checks import as_size
@@ -34,6 +34,13 @@ class Estimate:
     def __format__(self, spec: str) -> str:
         """Format all three numbers: ``f"{estimate:.3f}"`` gives ``0.412 [0.409, 0.415]``."""
         return f"{self.mean:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
+
+
+def half_width(samples: NDArray[np.float64], level: float) -> NDArray[np.float64]:
+    """Half the width of Student's interval for the mean over the first axis."""
+    return stats.t.ppf((1 + level) / 2, df=len(samples) - 1) * stats.sem(
+        samples, axis=0
+    )
 
 
 def mean_interval(samples: ArrayLike, level: float = 0.95) -> Estimate:
@@ -65,8 +72,7 @@ def mean_interval(samples: ArrayLike, level: float = 0.95) -> Estimate:
         raise ValueError(
             f"samples must be two or more finite numbers in one row: got {samples}"
         )
-    n, mean = len(samples), samples.mean()
-    half = stats.t.ppf((1 + level) / 2, df=n - 1) * samples.std(ddof=1) / np.sqrt(n)
+    n, mean, half = len(samples), samples.mean(), half_width(samples, level)
     return Estimate(float(mean), float(mean - half), float(mean + half), n, level)
 
 

@@ -13,10 +13,9 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from zoolib._notebook import in_notebook
-from zoolib.estimates import Estimate
+from zoolib.estimates import Estimate, half_width
 
 LIGHT = {
     "ink": "#1b2733",
@@ -104,10 +103,7 @@ def band(
         Confidence level.
     """
     samples = np.asarray(samples, dtype=float)
-    mean = samples.mean(axis=0)
-    half = stats.t.ppf((1 + level) / 2, df=len(samples) - 1) * stats.sem(
-        samples, axis=0
-    )
+    mean, half = samples.mean(axis=0), half_width(samples, level)
     ax.plot(x, mean, color=LIGHT[color], label=label)
     ax.fill_between(
         x, mean - half, mean + half, color=LIGHT[color], alpha=0.25, linewidth=0
@@ -120,8 +116,9 @@ def whiskers(
     at: ArrayLike,
     color: str,
     label: str | None = None,
+    vertical: bool = False,
 ) -> None:
-    """Draw estimates as dots with their intervals as horizontal bars.
+    """Draw estimates as dots with their intervals as bars.
 
     Parameters
     ----------
@@ -130,14 +127,19 @@ def whiskers(
     estimates : sequence of Estimate
         What to draw.
     at : array_like, shape (n,)
-        Vertical positions.
+        Positions on the other axis.
     color : str
         A name in `LIGHT`.
     label : str, optional
         Name in the legend.
+    vertical : bool, default False
+        Whether the estimates are heights; else they lie along the horizontal axis.
     """
     mean = np.array([e.mean for e in estimates])
     sides = [mean - [e.low for e in estimates], [e.high for e in estimates] - mean]
-    ax.errorbar(
-        mean, at, xerr=sides, fmt="o", capsize=4, color=LIGHT[color], label=label
+    places = (
+        {"x": at, "y": mean, "yerr": sides}
+        if vertical
+        else {"x": mean, "y": at, "xerr": sides}
     )
+    ax.errorbar(**places, fmt="o", capsize=4, color=LIGHT[color], label=label)

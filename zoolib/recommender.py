@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -91,7 +92,7 @@ class MLPRecommender(nn.Module):
         self.product_embedding = Embedding(
             self.n_products, self.embedding_dim, generators, scale
         )
-        self.mlp = MLP((2 * self.embedding_dim, 64, 32, 1), generators)
+        self.mlp = MLP(_widths(self.embedding_dim), generators)
 
     def forward(self, users: Tensor, products: Tensor) -> Tensor:
         """Return logits for pairs of ids; all shapes (m,), or (W, m) with worlds."""
@@ -217,9 +218,8 @@ def _read(
     """Read a model file and hold its architecture against its weights, before anything is built."""
     refusal = f"path {os.fspath(path)!r} is not a model file of MLPRecommender.save"
     try:
-        with warnings.catch_warnings(
-            action="ignore"
-        ):  # torch warns of what is refused here anyway
+        # Torch warns of what is refused here anyway.
+        with warnings.catch_warnings(action="ignore"):
             content = torch.load(path, map_location="cpu", weights_only=True)
     except (
         pickle.UnpicklingError,
@@ -236,9 +236,8 @@ def _read(
         raise ValueError(f"{refusal}: wanted the entries 'architecture' and 'weights'")
     architecture, weights = content["architecture"], content["weights"]
     try:
-        fits = {
-            name: tuple(tensor.shape) for name, tensor in weights.items()
-        } == _shapes(**architecture)
+        shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+        fits = shapes == _shapes(**architecture)
     except (AttributeError, TypeError):  # no table of tensors, or no such architecture
         fits = False
     if not fits:
@@ -246,6 +245,11 @@ def _read(
             f"{refusal}: its weights do not fit its architecture {architecture}"
         )
     return architecture, weights
+
+
+def _widths(embedding_dim: int) -> tuple[int, ...]:
+    """Widths of the network, from the two joined embeddings to the logit."""
+    return (2 * embedding_dim, 64, 32, 1)
 
 
 def _shapes(
@@ -256,17 +260,16 @@ def _shapes(
         "user_embedding.weight": (n_users, embedding_dim),
         "product_embedding.weight": (n_products, embedding_dim),
     }
-    widths = (2 * embedding_dim, 64, 32, 1)
-    for layer in range(3):
-        shapes[f"mlp.weights.{layer}"] = widths[layer : layer + 2]
-        shapes[f"mlp.biases.{layer}"] = (1, widths[layer + 1])
+    for layer, (n_in, n_out) in enumerate(pairwise(_widths(embedding_dim))):
+        shapes[f"mlp.weights.{layer}"] = (n_in, n_out)
+        shapes[f"mlp.biases.{layer}"] = (1, n_out)
     worlds = () if n_worlds is None else (n_worlds,)
     return {name: worlds + shape for name, shape in shapes.items()}
 
 
 @dataclass(frozen=True)
 class TrainingHistory:
-    """Losses of a training run, in nats an interaction.
+    """Losses of a training run, in nats a visit.
 
     Attributes
     ----------
