@@ -21,7 +21,6 @@ from zoolib.evaluation import (
     oracle_value,
     policy_value,
     random_value,
-    true_ctr_matrix,
 )
 from zoolib.features import FeatureEngineer
 from zoolib.recommender import (
@@ -30,7 +29,7 @@ from zoolib.recommender import (
     pick_device,
     train_recommender,
 )
-from zoolib.simulator import SHOCK_1, SHOCK_2, MarketShock, ZooplusSimulator
+from zoolib.simulator import SHOCK_1, SHOCK_2, MarketShock, ZooplusSimulator, true_ctr_matrix
 
 __all__ = [
     "SHOCK_1",

@@ -44,6 +44,22 @@ def as_positive(name: str, value: float) -> float:
     return number
 
 
+def as_not_negative(name: str, value: float) -> float:
+    """Return `value` as a finite float of at least 0; NaN is refused."""
+    number = as_number(name, value)
+    if not 0 <= number < np.inf:
+        raise ValueError(f"{name} must be 0 or more and finite: got {value}")
+    return number
+
+
+def as_rate(name: str, value: float) -> float:
+    """Return `value` as a float in (0, 1]; NaN is refused."""
+    number = as_number(name, value)
+    if not 0 < number <= 1:
+        raise ValueError(f"{name} must lie in (0, 1]: got {value}")
+    return number
+
+
 def as_ids(name: str, value: ArrayLike, n: int) -> NDArray[np.int64]:
     """Return `value` as an integer array with every entry in 0 … n - 1."""
     ids = np.asarray(value)

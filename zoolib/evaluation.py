@@ -1,23 +1,24 @@
-"""What a policy is worth in a world whose truth is known, and the yardsticks beside it.
+"""What a policy is worth in a world whose truth is known, and what an experiment's history says.
 
-All values are mean true click probabilities over the users of a world: what a policy would earn a
-visit in the long run, free of the luck of single clicks.
+Values are mean true click probabilities over the users of a world: what a policy would earn a visit in
+the long run, free of the luck of single clicks. Functions of a history take what `run_experiment`
+returns and answer with one number a world, ready for an interval.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import entr
 
-from zoolib.simulator import ZooplusSimulator
+from zoolib._checks import as_size
+from zoolib.simulator import ZooplusSimulator, true_ctr_matrix
 
-
-def true_ctr_matrix(world: ZooplusSimulator) -> NDArray[np.float64]:
-    """Return the true click probability of every user for every product, shape (n_users, n_products)."""
-    return world.true_ctr(
-        np.arange(world.n_users)[:, None], np.arange(world.n_products)
-    )
+if TYPE_CHECKING:
+    from zoolib.experiment import History
 
 
 def policy_value(world: ZooplusSimulator, shown: ArrayLike) -> float:
@@ -60,3 +61,137 @@ def entropy_floor(world: ZooplusSimulator) -> float:
     """
     ctr = true_ctr_matrix(world)
     return float((entr(ctr) + entr(1 - ctr)).mean())
+
+
+def regret(history: History, agent: str) -> NDArray[np.float64]:
+    """Cumulative pseudo-regret: what the oracle's choices would have earned more, up to each step.
+
+    Parameters
+    ----------
+    history : History
+        From `run_experiment`.
+    agent : str
+        Name of the agent.
+
+    Returns
+    -------
+    ndarray, shape (world, step)
+        In expected clicks.
+    """
+    i = history.index(agent)
+    gap = history.optimal_reward[i] - history.expected_reward[i]
+    return gap.cumsum(axis=-1)
+
+
+def share_of_oracle(
+    history: History, agent: str, steps: slice = slice(None)
+) -> NDArray[np.float64]:
+    """Expected clicks of an agent as a share of the oracle's, in each world; shape (world,).
+
+    Parameters
+    ----------
+    history : History
+        From `run_experiment`.
+    agent : str
+        Name of the agent.
+    steps : slice, optional
+        Part of the run, for example one of `phases`.
+    """
+    i = history.index(agent)
+    earned = history.expected_reward[i][:, steps].sum(axis=-1)
+    return earned / history.optimal_reward[i][:, steps].sum(axis=-1)
+
+
+def click_rate(
+    history: History, agent: str, steps: slice = slice(None)
+) -> NDArray[np.float64]:
+    """Clicks a visit that an agent really got, in each world; shape (world,)."""
+    return history.reward[history.index(agent)][:, steps].mean(axis=-1)
+
+
+def phases(history: History) -> list[slice]:
+    """Cut a run at its shocks."""
+    return [
+        slice(start, stop)
+        for start, stop in pairwise([0, *history.shocks, history.n_steps])
+        if start < stop
+    ]
+
+
+def rolling_mean(values: ArrayLike, window: int) -> NDArray[np.float64]:
+    """Mean of each `window` neighbours along the last axis, which gets shorter by window - 1."""
+    values = np.asarray(values, float)
+    window = as_size("window", window)
+    if values.shape[-1] < window:
+        raise ValueError(
+            f"window must be at most the {values.shape[-1]} values: got {window}"
+        )
+    total = np.concatenate((np.zeros((*values.shape[:-1], 1)), values.cumsum(-1)), -1)
+    return (total[..., window:] - total[..., :-window]) / window
+
+
+def crossing_time(lead: ArrayLike) -> NDArray[np.float64]:
+    """Number of steps after which a lead stays positive to the end of the run.
+
+    Parameters
+    ----------
+    lead : array_like, shape (..., step)
+        For example cumulative clicks of one agent less those of another.
+
+    Returns
+    -------
+    ndarray, shape (...)
+        0 if the lead is positive throughout, infinity if it is not positive at the end.
+    """
+    ahead = np.asarray(lead) > 0
+    n = ahead.shape[-1]
+    behind_from_end = np.argmin(ahead[..., ::-1], axis=-1)
+    time = np.where(ahead.all(axis=-1), 0.0, n - behind_from_end)
+    return np.where(ahead[..., -1], time, np.inf)
+
+
+def recovery_time(
+    history: History, agent: str, shock_step: int, visits: int = 50, share: float = 0.9
+) -> NDArray[np.float64]:
+    """Steps from a shock until an agent serves the affected persona well again, in each world.
+
+    Recovered means: over the persona's last 50 visits since the shock, the agent's expected clicks
+    reached 90 percent of the oracle's. Visits of others do not count: most traffic is not touched by
+    a shock, and an agent that ignores it would pass.
+
+    Parameters
+    ----------
+    history : History
+        From `run_experiment`.
+    agent : str
+        Name of the agent.
+    shock_step : int
+        One of the steps in ``history.shocks``.
+    visits : int, default 50
+        Number of the persona's visits that are averaged.
+    share : float, default 0.9
+        What must be reached.
+
+    Returns
+    -------
+    ndarray, shape (world,)
+        Infinity where the agent had not recovered when the next shock came or the run ended.
+    """
+    if shock_step not in history.shocks:
+        raise ValueError(
+            f"shock_step must be one of {list(history.shocks)}: got {shock_step}"
+        )
+    i = history.index(agent)
+    persona = history.personas.index(history.shocks[shock_step].persona)
+    (phase,) = [one for one in phases(history) if one.start == shock_step]
+    times = []
+    for w in range(len(history.seeds)):
+        came = np.flatnonzero(history.persona[w, phase] == persona)
+        earned = history.expected_reward[i, w, phase][came]
+        best = history.optimal_reward[i, w, phase][came]
+        if len(came) < visits:
+            times.append(np.inf)
+            continue
+        good = rolling_mean(earned, visits) >= share * rolling_mean(best, visits)
+        times.append(came[visits - 1 :][good.argmax()] + 1 if good.any() else np.inf)
+    return np.array(times, float)

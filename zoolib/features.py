@@ -6,6 +6,8 @@ every possible pairing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -18,11 +20,14 @@ class FeatureEngineer:
 
     Parameters
     ----------
-    world : ZooplusSimulator
-        The world whose users and products are described. Its click probabilities are not read.
+    world : ZooplusSimulator or sequence of W of them
+        The world whose users and products are described; several worlds give every array a leading
+        axis W. Click probabilities are not read.
     interactions : bool, default False
         Append the products of persona and category indicators. Without them a vector has d = 9
         entries (4 personas, 5 categories), with them d = 29.
+    personas : bool, default True
+        Tell the persona of the user. Without it d = 5, and all users look alike.
 
     Attributes
     ----------
@@ -30,6 +35,11 @@ class FeatureEngineer:
         Length d of a feature vector.
     names : list of str
         What each entry stands for, in order.
+
+    Raises
+    ------
+    ValueError
+        If there are no worlds or their sizes differ, or interactions are asked for without personas.
 
     Examples
     --------
@@ -41,21 +51,38 @@ class FeatureEngineer:
     np.float64(1.0)
     >>> FeatureEngineer(world, interactions=True).n_features
     29
+    >>> FeatureEngineer([world, world]).transform([0, 5]).shape
+    (2, 50, 9)
     """
 
-    def __init__(self, world: ZooplusSimulator, interactions: bool = False) -> None:
-        personas, categories = list(world.personas), list(world.categories)
-        self.interactions = bool(interactions)
-        self.n_users = world.n_users
-        self._user = np.eye(len(personas))[world.persona_of_user]
-        self._product = np.eye(len(categories))[world.category_of_product]
-        self.names = [f"persona={p}" for p in personas] + [
-            f"category={c}" for c in categories
-        ]
+    def __init__(
+        self,
+        world: ZooplusSimulator | Sequence[ZooplusSimulator],
+        interactions: bool = False,
+        personas: bool = True,
+    ) -> None:
+        self.interactions, self.personas = bool(interactions), bool(personas)
+        if self.interactions and not self.personas:
+            raise ValueError("interactions need personas: got personas=False")
+        single = isinstance(world, ZooplusSimulator)
+        worlds = [world] if single else list(world)
+        sizes = {(one.n_users, one.n_products) for one in worlds}
+        if len(sizes) != 1:
+            raise ValueError(
+                f"world must be one world, or several of equal size: got sizes {sorted(sizes)}"
+            )
+        ((self.n_users, _),) = sizes
+        known = list(worlds[0].personas) if self.personas else []
+        categories = list(worlds[0].categories)
+        user = [np.eye(len(one.personas), len(known))[one.persona_of_user] for one in worlds]
+        product = [np.eye(len(categories))[one.category_of_product] for one in worlds]
+        self._user = user[0] if single else np.stack(user)
+        self._product = product[0] if single else np.stack(product)
+        self._worlds = None if single else np.arange(len(worlds))
+        self.names = [f"persona={p}" for p in known]
+        self.names += [f"category={c}" for c in categories]
         if self.interactions:
-            self.names += [
-                f"persona={p} x category={c}" for p in personas for c in categories
-            ]
+            self.names += [f"persona={p} x category={c}" for p in known for c in categories]
         self.n_features = len(self.names)
 
     def transform(self, user_id: ArrayLike) -> NDArray[np.float64]:
@@ -64,7 +91,7 @@ class FeatureEngineer:
         Parameters
         ----------
         user_id : int or array_like of int
-            One user, or an array of them.
+            One user, or an array of them. With W worlds the first axis goes over the worlds.
 
         Returns
         -------
@@ -74,14 +101,22 @@ class FeatureEngineer:
         Raises
         ------
         TypeError, ValueError
-            If an id is not a whole number, or unknown.
+            If an id is not a whole number, or unknown, or there is not one row of users a world.
         """
         users = as_ids("user_id", user_id, self.n_users)
-        shape = (*users.shape, len(self._product))
-        user = np.broadcast_to(
-            self._user[users][..., None, :], (*shape, self._user.shape[1])
-        )
-        product = np.broadcast_to(self._product, (*shape, self._product.shape[1]))
+        if self._worlds is None:
+            user, product = self._user[users], self._product
+        elif users.shape[:1] != self._worlds.shape:
+            raise ValueError(
+                f"user_id must have {len(self._worlds)} rows, one a world: got shape {users.shape}"
+            )
+        else:
+            inner = [1] * (users.ndim - 1)
+            user = self._user[self._worlds.reshape(-1, *inner), users]
+            product = self._product.reshape(-1, *inner, *self._product.shape[-2:])
+        shape = (*users.shape, product.shape[-2])
+        user = np.broadcast_to(user[..., None, :], (*shape, user.shape[-1]))
+        product = np.broadcast_to(product, (*shape, product.shape[-1]))
         parts = [user, product]
         if self.interactions:
             pairs = user[..., :, None] * product[..., None, :]

@@ -269,6 +269,13 @@ class ZooplusSimulator:
         self.personas[shock.persona].update(changes)
 
 
+def true_ctr_matrix(world: ZooplusSimulator) -> NDArray[np.float64]:
+    """Return the true click probability of every user for every product, shape (n_users, n_products)."""
+    return world.true_ctr(
+        np.arange(world.n_users)[:, None], np.arange(world.n_products)
+    )
+
+
 def _codes(names: ArrayLike, known: ArrayLike) -> NDArray[np.int64]:
     """Position of each name in the list of known names."""
     return pd.Index(list(known)).get_indexer(np.asarray(names)).astype(np.int64)

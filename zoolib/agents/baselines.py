@@ -1,0 +1,105 @@
+"""Yardsticks: chance, the truth, and a model that never learns again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zoolib.agents.protocol import Agent, Context
+
+
+class RandomAgent(Agent):
+    """Show an arm drawn uniformly at random."""
+
+    def scores(self, context: Context) -> NDArray[np.float64]:
+        """Return zeros: no arm is better than another."""
+        return np.zeros(self._check(context).shape[:-1])
+
+    def select(self, context: Context) -> int | NDArray[np.int64]:
+        """Choose an arm at random."""
+        self._check(context)
+        arm = (self._dice.throw() * self.n_arms).astype(int)
+        return int(arm) if arm.ndim == 0 else arm
+
+
+class OracleAgent(Agent):
+    """Show an arm of highest true click probability: the ceiling for all agents.
+
+    It cheats, and says so: `needs_truth` asks the experiment for contexts that reveal the truth.
+    """
+
+    needs_truth = True
+
+    def scores(self, context: RevealedContext) -> NDArray[np.float64]:
+        """Return the true expected rewards."""
+        self._check(context)
+        if not isinstance(context, RevealedContext):
+            raise TypeError(
+                f"context must be a RevealedContext: got {type(context).__name__}"
+            )
+        return context.expected_reward
+
+
+class RevealedContext(Context):
+    """A context that shows the truth as well. Only an oracle gets one.
+
+    Parameters
+    ----------
+    user_id, features
+        As for `Context`.
+    expected_reward : array_like, shape (n_arms,) or (W, n_arms)
+        The true expected reward of each arm.
+    """
+
+    __slots__ = ("expected_reward",)
+
+    def __init__(
+        self, user_id: ArrayLike, features: ArrayLike, expected_reward: ArrayLike
+    ) -> None:
+        super().__init__(user_id, features)
+        self.expected_reward = np.asarray(expected_reward, np.float64)
+
+    def of_world(self, w: int) -> RevealedContext:
+        """Return what one of the worlds shows, without the worlds axis."""
+        return RevealedContext(
+            self.user_id[w], self.features[w], self.expected_reward[w]
+        )
+
+
+class StaticAgent(Agent):
+    """Show what a fixed table of predictions says is best, for ever.
+
+    Parameters
+    ----------
+    predictions : array_like, shape (n_users, n_arms) or (W, n_users, n_arms)
+        For example what `MLPRecommender.predict_all` returns. Three axes make an agent for W
+        worlds.
+    seed : int or sequence of int, default 0
+        Breaks ties.
+
+    Raises
+    ------
+    ValueError
+        If the table has another number of axes, or is not finite.
+    """
+
+    def __init__(
+        self, predictions: ArrayLike, seed: int | Sequence[int] = 0
+    ) -> None:
+        table = np.asarray(predictions)
+        if table.ndim not in (2, 3) or not np.isfinite(table).all():
+            raise ValueError(
+                "predictions must be finite, of shape (n_users, n_arms) or (W, n_users, n_arms): "
+                f"got shape {table.shape}"
+            )
+        super().__init__(
+            table.shape[-1], None if table.ndim == 2 else len(table), seed
+        )
+        self.predictions = table
+
+    def scores(self, context: Context) -> NDArray:
+        """Return the predictions for the visitor."""
+        self._check(context)
+        return self.predictions[(*self._worlds, context.user_id)]

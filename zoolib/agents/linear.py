@@ -1,0 +1,176 @@
+"""Linear models of the reward: one ridge posterior for each arm.
+
+The models are *disjoint*: what one arm teaches stays with it (Li et al. 2010, algorithm 1). See
+Chapter 2, "The algorithm".
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from zoolib._checks import as_not_negative, as_probability, as_rate, as_size
+from zoolib.agents.protocol import Agent, Context
+from zoolib.posterior import RidgePosterior
+
+
+class DisjointAgent(Agent):
+    """Predict with one linear model for each arm, and show the arm predicted best.
+
+    Parameters
+    ----------
+    n_arms, n_features : int
+        Numbers K of arms and d of features.
+    ridge : float, default 1.0
+        Weight of the prior, above 0.
+    n_worlds : int, optional
+        Number of worlds W played in step.
+    discount : float, default 1.0
+        Every step multiplies what was learnt before by this number in (0, 1]; 1 forgets nothing.
+    window : int, optional
+        Learn from the last `window` steps only.
+    seed : int or sequence of int, default 0
+        Seed of what is left to chance.
+    dtype : float64 or float32, default float64
+        Type of the posterior.
+
+    Attributes
+    ----------
+    posterior : RidgePosterior
+        Leading axes (K,) or (W, K).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what is described here.
+    """
+
+    def __init__(
+        self,
+        n_arms: int,
+        n_features: int,
+        ridge: float = 1.0,
+        n_worlds: int | None = None,
+        *,
+        discount: float = 1.0,
+        window: int | None = None,
+        seed: int | Sequence[int] = 0,
+        dtype: DTypeLike = np.float64,
+    ) -> None:
+        super().__init__(n_arms, n_worlds, seed)
+        self.discount = as_rate("discount", discount)
+        self.window = None if window is None else as_size("window", window)
+        self.posterior = RidgePosterior(n_features, ridge, self._shape, dtype)
+        self._recent: deque[tuple[tuple, NDArray, NDArray, float]] = deque()
+
+    def scores(self, context: Context) -> NDArray:
+        """Return the predicted rewards, shape (n_arms,) or (W, n_arms)."""
+        return self.posterior.predict(self._check(context))
+
+    def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
+        """Forget as much as is wanted, then learn from the arm played."""
+        x = context.features[at].astype(self.posterior.dtype, copy=False)
+        self.posterior.update(x, reward, at, discount=self.discount, checked=True)
+        if self.window is not None:
+            self._slide(at, x, reward)
+
+    def _slide(self, at: tuple, x: NDArray, reward: ArrayLike) -> None:
+        """Remember the newest row, and take the one that leaves the window out of the posterior."""
+        self._recent.append((at, x.copy(), reward))
+        if len(self._recent) > self.window:
+            at, x, reward = self._recent.popleft()
+            weight = -(self.discount**self.window)
+            self.posterior.update(x, reward, at, weight, checked=True)
+
+    def _check(self, context: Context) -> NDArray:
+        features = super()._check(context)
+        if features.shape[-1] != self.posterior.n_features:
+            raise ValueError(
+                f"context.features must have {self.posterior.n_features} columns: "
+                f"got {features.shape[-1]}"
+            )
+        if features.dtype != self.posterior.dtype:
+            return features.astype(self.posterior.dtype)
+        return features
+
+
+class LinUCBAgent(DisjointAgent):
+    r"""Show the arm that could be best: predicted reward plus `alpha` times its uncertainty.
+
+    .. math::  x^\top \hat\theta_a + \alpha \sqrt{x^\top A_a^{-1} x}
+
+    Parameters
+    ----------
+    n_arms, n_features : int
+        Numbers K of arms and d of features.
+    alpha : float, default 1.0
+        Weight of the uncertainty, 0 or more.
+    ridge, n_worlds, discount, window, seed, dtype
+        As for `DisjointAgent`.
+
+    Examples
+    --------
+    >>> agent = LinUCBAgent(n_arms=2, n_features=3, alpha=1.0)
+    >>> context = Context(0, np.eye(2, 3))
+    >>> agent.update(context, arm=0, reward=1.0)
+    >>> agent.scores(context).round(3)
+    array([1.207, 1.   ])
+    >>> agent.select(context)
+    0
+    """
+
+    def __init__(
+        self,
+        n_arms: int,
+        n_features: int,
+        alpha: float = 1.0,
+        ridge: float = 1.0,
+        n_worlds: int | None = None,
+        **options: object,
+    ) -> None:
+        super().__init__(n_arms, n_features, ridge, n_worlds, **options)
+        self.alpha = as_not_negative("alpha", alpha)
+
+    def scores(self, context: Context) -> NDArray:
+        """Return the upper confidence bounds, shape (n_arms,) or (W, n_arms)."""
+        x = self._check(context)
+        prediction, width = self.posterior.predict_with_width(x)
+        return prediction + self.alpha * width
+
+
+class EpsilonGreedyAgent(DisjointAgent):
+    """Show the arm predicted best, but with probability `epsilon` one drawn at random.
+
+    Parameters
+    ----------
+    n_arms, n_features : int
+        Numbers K of arms and d of features.
+    epsilon : float, default 0.1
+        Probability of a random arm, in [0, 1].
+    ridge, n_worlds, discount, window, seed, dtype
+        As for `DisjointAgent`.
+    """
+
+    def __init__(
+        self,
+        n_arms: int,
+        n_features: int,
+        epsilon: float = 0.1,
+        ridge: float = 1.0,
+        n_worlds: int | None = None,
+        **options: object,
+    ) -> None:
+        super().__init__(n_arms, n_features, ridge, n_worlds, **options)
+        self.epsilon = as_probability("epsilon", epsilon)
+
+    def select(self, context: Context) -> int | NDArray[np.int64]:
+        """Choose the best arm, or now and then any."""
+        explore, which, tie = (self._dice.throw() for _ in range(3))
+        any_arm = (which * self.n_arms).astype(int)
+        arm = np.where(
+            explore < self.epsilon, any_arm, self._best(self.scores(context), tie)
+        )
+        return int(arm) if arm.ndim == 0 else arm

@@ -1,0 +1,238 @@
+"""What an agent is: it sees a context, shows one arm, and learns from that arm's reward.
+
+An agent plays one world, or W worlds in step: then each array has a leading axis W, and every world
+has a generator of its own for what the agent leaves to chance.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zoolib._checks import as_ids, as_number, as_size
+from zoolib._random import stream
+
+# Scores that differ by less than this part of the best (or of 1) are the same number, rounded differently.
+ROUNDING = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
+_BLOCK = 1024
+
+
+class Context:
+    """What an agent may see before it chooses: who came, and the features of each arm for them.
+
+    Parameters
+    ----------
+    user_id : int, or array_like of int, shape (W,)
+        The visitor; with worlds, one in each.
+    features : array_like, shape (n_arms, d) or (W, n_arms, d)
+        One row an arm. Not copied: do not change it afterwards.
+
+    Raises
+    ------
+    TypeError
+        If ids are not whole numbers, or features not real numbers.
+    ValueError
+        If the shapes do not fit each other, or a feature is NaN or infinite.
+
+    Examples
+    --------
+    >>> Context(0, np.eye(3)).features.shape
+    (3, 3)
+    """
+
+    __slots__ = ("features", "user_id")
+
+    def __init__(self, user_id: ArrayLike, features: ArrayLike) -> None:
+        features, user_id = np.asarray(features), np.asarray(user_id)
+        if user_id.dtype.kind not in "iu":
+            raise TypeError(
+                f"user_id must hold whole numbers: got dtype {user_id.dtype}"
+            )
+        if features.dtype.kind not in "fiub":
+            raise TypeError(
+                f"features must hold real numbers: got dtype {features.dtype}"
+            )
+        if features.ndim not in (2, 3) or features.shape[:-2] != user_id.shape:
+            raise ValueError(
+                "features must have shape (n_arms, d) for one user_id, or (W, n_arms, d) for W of them: "
+                f"got shapes {features.shape} and {user_id.shape}"
+            )
+        if not np.isfinite(features).all():
+            raise ValueError("features must be finite: got NaN or infinity")
+        self.user_id, self.features = user_id, features
+
+    def of_world(self, w: int) -> Context:
+        """Return what one of the worlds shows, without the worlds axis."""
+        return Context(self.user_id[w], self.features[w])
+
+
+class Dice:
+    """Uniform numbers, one a world and throw, each world from its own seed.
+
+    World w throws the same whether it plays alone or beside others.
+
+    Parameters
+    ----------
+    seed : int or sequence of int
+        With worlds, one seed each; a single number then serves them all.
+    n_worlds : int or None
+        Number of worlds W, or None for one without a worlds axis.
+    """
+
+    def __init__(self, seed: int | Sequence[int], n_worlds: int | None) -> None:
+        if np.ndim(seed) == 0:
+            seeds = [as_size("seed", seed, least=0)] * (n_worlds or 1)
+        else:
+            seeds = [as_size("seed", one, least=0) for one in seed]
+        if len(seeds) != (n_worlds or 1):
+            raise ValueError(
+                f"seed must be one number, or one for each of {n_worlds or 1} worlds: got {len(seeds)}"
+            )
+        self._generators = [stream(one, "agent") for one in seeds]
+        self._single = n_worlds is None
+        self._next = _BLOCK
+
+    def throw(self) -> NDArray[np.float64]:
+        """Return one uniform number in [0, 1) for each world, shape () or (W,)."""
+        if self._next == _BLOCK:
+            throws = np.array([g.random(_BLOCK) for g in self._generators])
+            self._throws = throws[0] if self._single else throws.T.copy()
+            self._next = 0
+        self._next += 1
+        return self._throws[self._next - 1]
+
+
+class Agent:
+    """What all agents share: the choice of the best score, ties broken by chance, and the checks.
+
+    A family adds `scores` and, if it learns, `learn`.
+
+    Parameters
+    ----------
+    n_arms : int
+        Number of arms K.
+    n_worlds : int, optional
+        Number of worlds W played in step. Without it, there is no worlds axis.
+    seed : int or sequence of int, default 0
+        Seed of what the agent leaves to chance; with worlds, one number for all or one each.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a size is not a positive whole number, or the seeds do not fit.
+    """
+
+    def __init__(
+        self,
+        n_arms: int,
+        n_worlds: int | None = None,
+        seed: int | Sequence[int] = 0,
+    ) -> None:
+        self.n_arms = as_size("n_arms", n_arms)
+        self.n_worlds = None if n_worlds is None else as_size("n_worlds", n_worlds)
+        # The index of all worlds, to stand before an arm's: empty for one world without the axis.
+        self._worlds = () if n_worlds is None else (np.arange(self.n_worlds),)
+        self._shape = (*map(len, self._worlds), self.n_arms)
+        self.reseed(seed)
+
+    def reseed(self, seed: int | Sequence[int]) -> None:
+        """Give the agent new luck: one seed, or one a world."""
+        self._dice = Dice(seed, self.n_worlds)
+
+    def scores(self, context: Context) -> NDArray:
+        """Return what `select` maximises, shape (n_arms,) or (W, n_arms)."""
+        raise NotImplementedError(f"{type(self).__name__} scores no arms")
+
+    def select(self, context: Context) -> int | NDArray[np.int64]:
+        """Choose the arm to show.
+
+        Parameters
+        ----------
+        context : Context
+
+        Returns
+        -------
+        int, or ndarray of int, shape (W,)
+            An arm of highest score. Scores closer than rounding are ties; chance breaks them.
+        """
+        return self._best(self.scores(context), self._dice.throw())
+
+    def update(self, context: Context, arm: ArrayLike, reward: ArrayLike) -> None:
+        """Learn from the arm played, and from nothing else.
+
+        Parameters
+        ----------
+        context : Context
+            What was seen when the arm was chosen.
+        arm : int, or array_like of int, shape (W,)
+            What was shown.
+        reward : float, or array_like, shape (W,)
+            What it earned.
+
+        Raises
+        ------
+        TypeError
+            If arms are not whole numbers.
+        ValueError
+            If a shape does not fit, an arm is out of range, or a reward not finite. The agent is
+            then unchanged.
+        """
+        self._check(context)
+        if self.n_worlds is None:
+            arm, reward = _one_arm(arm, self.n_arms), as_number("reward", reward)
+            finite = math.isfinite(reward)
+        else:
+            arm = as_ids("arm", arm, self.n_arms)
+            reward = np.asarray(reward, np.float64)
+            for name, given in (("arm", arm), ("reward", reward)):
+                if given.shape != (self.n_worlds,):
+                    raise ValueError(
+                        f"{name} must have shape {(self.n_worlds,)}: got {given.shape}"
+                    )
+            finite = np.isfinite(reward).all()
+        if not finite:
+            raise ValueError(f"reward must be finite: got {reward}")
+        self.learn(context, (*self._worlds, arm), reward)
+
+    def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
+        """Take in a checked reward; `at` is the index of the arm played in arrays (K, …) or (W, K, …).
+
+        Agents that do not learn leave this as it is.
+        """
+
+    def _best(self, scores: NDArray, throw: NDArray) -> int | NDArray[np.int64]:
+        """Return the arm of highest score, the throw in [0, 1) deciding between ties."""
+        best = scores.argmax(axis=-1)
+        top = scores[(*self._worlds, best)]
+        least = top - ROUNDING[scores.dtype] * (1 + abs(top))
+        tied = scores >= least[..., None]
+        if np.count_nonzero(tied) > best.size:
+            # Number the ties 1, 2, …; the throw names one of them.
+            number = tied.cumsum(axis=-1)
+            named = (throw * number[..., -1]).astype(int)
+            best = (number > named[..., None]).argmax(axis=-1)
+        return best if self._worlds else int(best)
+
+    def _check(self, context: Context) -> NDArray:
+        """Return the features, if they are those of this agent's arms and worlds."""
+        features = context.features
+        if features.shape[:-1] != self._shape:
+            raise ValueError(
+                f"context.features must have shape {(*self._shape, 'd')}: got {features.shape}"
+            )
+        return features
+
+
+def _one_arm(arm: ArrayLike, n_arms: int) -> int:
+    """Return a single arm as an int in 0 … n_arms - 1."""
+    try:
+        arm = operator.index(arm)
+    except TypeError:
+        raise TypeError(f"arm must be a whole number: got {arm!r}") from None
+    if not 0 <= arm < n_arms:
+        raise ValueError(f"arm must lie in 0 … {n_arms - 1}: got {arm}")
+    return arm

@@ -1,0 +1,418 @@
+"""The arena: agents meet the same users and the same luck, in many worlds, step by step.
+
+See "How the experiments are run" in the back matter. Visitors are drawn in advance. A click happens
+when a uniform number, one for each step, world and category, lies below the true click probability of
+the product shown: two agents that show products of one category have the same luck.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from zoolib._checks import as_ids, as_size
+from zoolib._files import write_whole
+from zoolib._random import stream
+from zoolib.agents import Agent, Context, RevealedContext
+from zoolib.features import FeatureEngineer
+from zoolib.simulator import MarketShock, ZooplusSimulator, true_ctr_matrix
+
+_BLOCK = 500
+
+
+@dataclass(frozen=True)
+class History:
+    """What happened in an experiment.
+
+    Attributes
+    ----------
+    agents : tuple of str
+        Names, in the order of the first axis.
+    seeds : tuple of int
+        Seeds of the worlds, in the order of the second axis.
+    shocks : dict of int to MarketShock
+        What changed, and before which step.
+    personas : tuple of str
+        Names of the numbers in `persona`.
+    planned : int
+        Number of steps asked for; more than there are if the run was interrupted.
+    user, persona : ndarray of int, shape (world, step)
+        Who came, and of which persona.
+    arm : ndarray of int, shape (agent, world, step)
+        What was shown.
+    reward : ndarray of int, shape (agent, world, step)
+        1 for a click, else 0.
+    expected_reward : ndarray of float, shape (agent, world, step)
+        True click probability of what was shown.
+    optimal_reward : ndarray of float, shape (agent, world, step)
+        True click probability of the best product for the visitor, the same for all agents.
+    """
+
+    agents: tuple[str, ...]
+    seeds: tuple[int, ...]
+    shocks: dict[int, MarketShock]
+    personas: tuple[str, ...]
+    planned: int
+    user: NDArray[np.int32]
+    persona: NDArray[np.int8]
+    arm: NDArray[np.int32]
+    reward: NDArray[np.int8]
+    expected_reward: NDArray[np.float64]
+    optimal_reward: NDArray[np.float64]
+
+    @property
+    def n_steps(self) -> int:
+        """Number of steps played."""
+        return self.reward.shape[-1]
+
+    def index(self, agent: str) -> int:
+        """Return the place of an agent on the first axis."""
+        if agent not in self.agents:
+            raise ValueError(f"agent must be one of {list(self.agents)}: got {agent!r}")
+        return self.agents.index(agent)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the history to a file, whole or not at all."""
+        labels = {
+            "agents": self.agents,
+            "seeds": self.seeds,
+            "shocks": {
+                step: [shock.persona, dict(shock.click_probabilities)]
+                for step, shock in self.shocks.items()
+            },
+            "personas": self.personas,
+            "planned": self.planned,
+        }
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays["optimal_reward"] = self.optimal_reward[0]  # the same for all agents
+        write_whole(
+            path,
+            lambda file: np.savez_compressed(file, labels=json.dumps(labels), **arrays),
+        )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> History:
+        """Read a history that `save` wrote.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If the file is damaged or something else.
+        """
+        if not Path(path).is_file():
+            raise FileNotFoundError(
+                f"path must name a history file: nothing found at {os.fspath(path)!r}"
+            )
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                labels = json.loads(str(file["labels"]))
+                arrays = {name: file[name] for name in _ARRAYS}
+        except Exception as error:  # a zip, numpy or JSON reader may complain in many ways
+            raise ValueError(
+                f"path {os.fspath(path)!r} is not a file of History.save: {error}"
+            ) from error
+        optimal = arrays.pop("optimal_reward")
+        shocks = {int(at): MarketShock(*of) for at, of in labels["shocks"].items()}
+        return cls(
+            agents=tuple(labels["agents"]),
+            seeds=tuple(labels["seeds"]),
+            shocks=shocks,
+            personas=tuple(labels["personas"]),
+            planned=labels["planned"],
+            optimal_reward=np.broadcast_to(optimal, arrays["reward"].shape),
+            **arrays,
+        )
+
+
+_ARRAYS = ("user", "persona", "arm", "reward", "expected_reward", "optimal_reward")
+
+
+def run_experiment(
+    agents: Mapping[str, Agent] | Sequence[Agent],
+    seeds: Sequence[int],
+    n_steps: int,
+    shocks: Mapping[int, MarketShock] | None = None,
+    *,
+    make_world: Callable[..., ZooplusSimulator] = ZooplusSimulator,
+    make_features: Callable[..., FeatureEngineer] = FeatureEngineer,
+    progress: bool = True,
+) -> History:
+    """Let agents play the same visitors with the same luck, each in its own copy of every world.
+
+    Parameters
+    ----------
+    agents : mapping of str to Agent, or sequence of Agent
+        The players. Copies of them play; those given stay as they are. An agent for
+        ``len(seeds)`` worlds plays all of them in step; one without a worlds axis is copied for
+        each world. A sequence is named by class.
+    seeds : sequence of int
+        One world each. The seed also decides visitors, luck, and what agents leave to chance.
+    n_steps : int
+        Number of visits in each world.
+    shocks : mapping of int to MarketShock, optional
+        What happens just before the step of that number, counted from 0.
+    make_world : callable, default ZooplusSimulator
+        Called with ``seed=``.
+    make_features : callable, default FeatureEngineer
+        Called with the list of worlds; its ``transform`` makes what agents see.
+    progress : bool, default True
+        Show a progress bar on the terminal, unless the environment sets ``TQDM_DISABLE=1``.
+
+    Returns
+    -------
+    History
+        After Ctrl-C: the steps that all agents have finished. How far it came is said on stderr.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what is described here.
+    """
+    seeds, n_steps = _check_seeds(seeds), as_size("n_steps", n_steps)
+    arena = _Arena([make_world(seed=seed) for seed in seeds], seeds, make_features)
+    shocks = _check_shocks(shocks or {}, n_steps, arena.worlds[0])
+    players = [
+        _Player(name, agent, arena, seeds) for name, agent in _named(agents).items()
+    ]
+    played = _Played(len(players), len(seeds), n_steps)
+    visitors = arena.draw_visitors(n_steps)
+    silent = not progress or os.environ.get("TQDM_DISABLE", "0") not in ("", "0")
+    bar = tqdm(total=n_steps, unit="step", disable=silent)
+    try:
+        for start, stop in pairwise(_cuts(n_steps, shocks)):
+            if start in shocks:
+                arena.apply_shock(shocks[start])
+            luck = arena.draw_luck(stop - start)
+            for step in range(start, stop):
+                arena.step(players, visitors[step], luck[step - start], played)
+            bar.update(stop - start)
+    except KeyboardInterrupt:
+        if played.steps == 0:
+            raise
+        print(
+            f"interrupted after {played.steps:,} of {n_steps:,} steps: the history holds those",
+            file=sys.stderr,
+        )
+    finally:
+        bar.close()
+    return _history(players, arena, visitors, played, seeds, shocks, n_steps)
+
+
+class _Arena:
+    """The worlds, and tables of their present truth: what happens when an arm is shown."""
+
+    def __init__(
+        self,
+        worlds: list[ZooplusSimulator],
+        seeds: list[int],
+        make_features: Callable[..., FeatureEngineer],
+    ) -> None:
+        self.worlds = worlds
+        self.index = np.arange(len(worlds))
+        self.n_arms = worlds[0].n_products
+        self.category = np.stack([world.category_of_product for world in worlds])
+        self.persona = np.stack([world.persona_of_user for world in worlds])
+        self.features = make_features(worlds)
+        self._visitors = [stream(seed, "visitors") for seed in seeds]
+        self._luck = [stream(seed, "clicks") for seed in seeds]
+        self._read_truth()
+
+    def _read_truth(self) -> None:
+        self.truth = np.stack([true_ctr_matrix(world) for world in self.worlds])
+        self.best = self.truth.max(axis=-1)
+
+    def apply_shock(self, shock: MarketShock) -> None:
+        for world in self.worlds:
+            world.apply_shock(shock)
+        self._read_truth()
+
+    def draw_visitors(self, n: int) -> NDArray[np.int64]:
+        """Return the visitors of n steps, shape (n, W)."""
+        n_users = self.worlds[0].n_users
+        return np.stack([g.integers(n_users, size=n) for g in self._visitors], axis=1)
+
+    def draw_luck(self, n: int) -> NDArray[np.float64]:
+        """Return uniform numbers for n steps, worlds and categories, shape (n, W, C)."""
+        n_categories = len(self.worlds[0].categories)
+        return np.stack([g.random((n, n_categories)) for g in self._luck], axis=1)
+
+    def step(
+        self,
+        players: list[_Player],
+        users: NDArray[np.int64],
+        luck: NDArray[np.float64],
+        played: _Played,
+    ) -> None:
+        """Let all players meet the same visitors."""
+        context = Context(users, self.features.transform(users))
+        for place, player in enumerate(players):
+            arm = player.choose(context, self)
+            probability = self.truth[self.index, users, arm]
+            reward = luck[self.index, self.category[self.index, arm]] < probability
+            player.learn(context, arm, reward)
+            played.note(place, arm, probability, reward)
+        played.end_step(self.best[self.index, users])
+
+
+class _Player:
+    """An agent's copy in the arena: one for all worlds, or one for each."""
+
+    def __init__(
+        self, name: str, agent: Agent, arena: _Arena, seeds: list[int]
+    ) -> None:
+        n_worlds = getattr(agent, "n_worlds", None)
+        if n_worlds not in (None, len(seeds)):
+            raise ValueError(
+                f"agent {name!r} plays n_worlds={n_worlds}: wanted {len(seeds)}, one a seed, or None"
+            )
+        n_arms = getattr(agent, "n_arms", arena.n_arms)
+        if n_arms != arena.n_arms:
+            raise ValueError(
+                f"agent {name!r} has n_arms={n_arms}: the worlds have {arena.n_arms} products"
+            )
+        self.name = name
+        self.in_step = n_worlds is not None
+        self.copies = [copy.deepcopy(agent) for _ in (seeds[:1] if self.in_step else seeds)]
+        for one, seed in zip(self.copies, [seeds] if self.in_step else seeds):
+            if hasattr(one, "reseed"):
+                one.reseed(seed)
+
+    def choose(self, context: Context, arena: _Arena) -> NDArray[np.int64]:
+        """Return the arm shown in each world, shape (W,)."""
+        if getattr(self.copies[0], "needs_truth", False):
+            truth = arena.truth[arena.index, context.user_id]
+            context = RevealedContext(context.user_id, context.features, truth)
+        chosen = [one.select(seen) for one, seen in self._views(context)]
+        try:
+            arm = as_ids("arm", chosen[0] if self.in_step else chosen, arena.n_arms)
+            if arm.shape != arena.index.shape:
+                raise ValueError(f"arm must have shape {arena.index.shape}: got {arm.shape}")
+        except (TypeError, ValueError) as error:
+            error.add_note(f"This is what select of agent {self.name!r} returned.")
+            raise
+        return arm
+
+    def learn(self, context: Context, arm: NDArray, reward: NDArray) -> None:
+        if self.in_step:
+            self.copies[0].update(context, arm, reward)
+            return
+        for w, (one, seen) in enumerate(self._views(context)):
+            one.update(seen, int(arm[w]), int(reward[w]))
+
+    def _views(self, context: Context) -> Iterator[tuple[Agent, Context]]:
+        """Pair each copy with what it may see."""
+        if self.in_step:
+            return iter([(self.copies[0], context)])
+        return ((one, context.of_world(w)) for w, one in enumerate(self.copies))
+
+
+class _Played:
+    """What happened so far, step by step."""
+
+    def __init__(self, n_agents: int, n_worlds: int, n_steps: int) -> None:
+        self.steps = 0
+        self.arm = np.empty((n_steps, n_agents, n_worlds), np.int32)
+        self.reward = np.empty((n_steps, n_agents, n_worlds), np.int8)
+        self.expected = np.empty((n_steps, n_agents, n_worlds))
+        self.optimal = np.empty((n_steps, n_worlds))
+
+    def note(
+        self, place: int, arm: NDArray, probability: NDArray, reward: NDArray
+    ) -> None:
+        self.arm[self.steps, place] = arm
+        self.expected[self.steps, place] = probability
+        self.reward[self.steps, place] = reward
+
+    def end_step(self, best: NDArray) -> None:
+        self.optimal[self.steps] = best
+        self.steps += 1
+
+
+def _history(
+    players: list[_Player],
+    arena: _Arena,
+    visitors: NDArray[np.int64],
+    played: _Played,
+    seeds: list[int],
+    shocks: dict[int, MarketShock],
+    planned: int,
+) -> History:
+    """Lay out what happened with the steps on the last axis."""
+    done = played.steps
+    user = np.ascontiguousarray(visitors[:done].T, np.int32)
+    arm, reward, expected = (
+        np.ascontiguousarray(np.moveaxis(array[:done], 0, -1))
+        for array in (played.arm, played.reward, played.expected)
+    )
+    optimal = np.ascontiguousarray(played.optimal[:done].T)
+    return History(
+        agents=tuple(player.name for player in players),
+        seeds=tuple(seeds),
+        shocks={step: shock for step, shock in shocks.items() if step < done},
+        personas=tuple(arena.worlds[0].personas),
+        planned=planned,
+        user=user,
+        persona=np.take_along_axis(arena.persona, user, axis=1).astype(np.int8),
+        arm=arm,
+        reward=reward,
+        expected_reward=expected,
+        optimal_reward=np.broadcast_to(optimal, reward.shape),
+    )
+
+
+def _cuts(n_steps: int, shocks: Mapping[int, MarketShock]) -> list[int]:
+    """Steps at which something may change: the starts of blocks, the shocks, and the end."""
+    return sorted({*range(0, n_steps, _BLOCK), *shocks, n_steps})
+
+
+def _check_seeds(seeds: Sequence[int]) -> list[int]:
+    checked = [as_size("seed", seed, least=0) for seed in seeds]
+    if not checked:
+        raise ValueError("seeds must hold one seed a world: got none")
+    twice = sorted({seed for seed in checked if checked.count(seed) > 1})
+    if twice:
+        raise ValueError(f"seeds must differ, or worlds repeat: got {twice} more than once")
+    return checked
+
+
+def _check_shocks(
+    shocks: Mapping[int, MarketShock], n_steps: int, world: ZooplusSimulator
+) -> dict[int, MarketShock]:
+    trial = copy.deepcopy(world)
+    for step, shock in shocks.items():
+        if as_size("shock step", step, least=0) >= n_steps:
+            raise ValueError(
+                f"shocks must come before the last of {n_steps} steps is over: got one at step {step}"
+            )
+        trial.apply_shock(shock)
+    return dict(sorted(shocks.items()))
+
+
+def _named(agents: Mapping[str, Agent] | Sequence[Agent]) -> dict[str, Agent]:
+    if not isinstance(agents, Mapping):
+        names = [type(agent).__name__ for agent in agents]
+        if len(set(names)) < len(names):
+            raise ValueError(
+                f"agents must be named when two are of one class: got a sequence of {names}"
+            )
+        agents = dict(zip(names, agents))
+    if not agents:
+        raise ValueError("agents must hold at least one agent: got none")
+    for name, agent in agents.items():
+        if not (hasattr(agent, "select") and hasattr(agent, "update")):
+            raise TypeError(
+                f"agent {name!r} must have select and update: got {type(agent).__name__}"
+            )
+    return dict(agents)

@@ -1,0 +1,225 @@
+"""The gauntlet: two market shocks in 40,000 steps, in many worlds, from the terminal.
+
+    python -m zoolib gauntlet --worlds 20 --first-seed 0 --steps 40000 [--agents NAME ...] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from platformdirs import user_cache_path
+
+from zoolib import networks, recommender, simulator
+from zoolib._checks import as_size
+from zoolib._files import write_whole
+from zoolib.agents import (
+    Agent,
+    EpsilonGreedyAgent,
+    LinUCBAgent,
+    OracleAgent,
+    RandomAgent,
+    StaticAgent,
+)
+from zoolib.estimates import Estimate, mean_interval, median_interval
+from zoolib.evaluation import click_rate, phases, recovery_time, share_of_oracle
+from zoolib.experiment import History, run_experiment
+from zoolib.recommender import static_recommenders
+from zoolib.simulator import SHOCK_1, SHOCK_2
+
+SHOCKS = {10_000: SHOCK_1, 25_000: SHOCK_2}
+K, D = 50, 9
+# Alpha and discount were chosen on seeds 100 to 111; Chapter 2 reports on others.
+LINEAR: dict[str, Callable[[int], Agent]] = {
+    "epsilon-greedy": lambda w: EpsilonGreedyAgent(K, D, epsilon=0.05, n_worlds=w),
+    "linucb-0.2": lambda w: LinUCBAgent(K, D, alpha=0.2, n_worlds=w),
+    "linucb-1.0": lambda w: LinUCBAgent(K, D, alpha=1.0, n_worlds=w),
+    "linucb-discounted": lambda w: LinUCBAgent(
+        K, D, alpha=0.3, discount=0.998, n_worlds=w
+    ),
+}
+AGENTS = ("random", "static-mlp", *LINEAR, "oracle")
+DEFAULT = ("random", "static-mlp", "linucb-0.2", "linucb-1.0", "linucb-discounted")
+RECOMMENDED = {"linear": "linucb-discounted", "neural": None}
+
+
+def make_agent(name: str, seeds: Sequence[int]) -> Agent:
+    """Return the agent of one name, ready for the worlds of these seeds."""
+    if name == "random":
+        return RandomAgent(K, n_worlds=len(seeds))
+    if name == "oracle":
+        return OracleAgent(K, n_worlds=len(seeds))
+    if name == "static-mlp":
+        return StaticAgent(static_predictions(seeds))
+    return LINEAR[name](len(seeds))
+
+
+def static_predictions(
+    seeds: Sequence[int], folder: Path | None = None
+) -> NDArray[np.float32]:
+    """Return what Chapter 1's recommenders predict, shape (W, n_users, n_products).
+
+    Parameters
+    ----------
+    seeds : sequence of W int
+        Seeds of the worlds.
+    folder : Path, optional
+        Where predictions are kept, one file a world, so that none is trained twice; the user's cache
+        folder when omitted. Files are named after the code and version that made them.
+    """
+    folder = user_cache_path("zoolib") if folder is None else folder
+    code = [Path(m.__file__).read_bytes() for m in (networks, recommender, simulator)]
+    key = hashlib.sha256(b"".join([*code, torch.__version__.encode()])).hexdigest()[:12]
+    paths = {seed: folder / f"static-{key}-{seed}.npy" for seed in seeds}
+    missing = [seed for seed in seeds if not paths[seed].is_file()]
+    if missing:
+        folder.mkdir(parents=True, exist_ok=True)
+        made = static_recommenders(missing).predict_all()
+        for seed, table in zip(missing, made, strict=True):
+            write_whole(paths[seed], lambda file, table=table: np.save(file, table))
+    return np.stack([np.load(path) for path in paths.values()])
+
+
+def summarise(history: History) -> dict[str, dict]:
+    """Return the figures of each agent: share of the oracle, by phase too, and times to recover.
+
+    Shares are in per cent, click rates in clicks a visit, times in steps; a recovery that more than
+    half of the worlds never saw has the median None.
+    """
+    return {
+        name: {
+            "share_of_oracle": _shares(history, name, slice(None)),
+            "click_rate": float(click_rate(history, name).mean()),
+            "phases": [
+                {
+                    "first_step": phase.start,
+                    "last_step": phase.stop - 1,
+                    "click_rate": float(click_rate(history, name, phase).mean()),
+                    "share_of_oracle": _shares(history, name, phase),
+                }
+                for phase in phases(history)
+            ],
+            "recovery": [_recovery(history, name, step) for step in history.shocks],
+        }
+        for name in history.agents
+    }
+
+
+def _shares(history: History, name: str, steps: slice) -> dict[str, object]:
+    worlds = 100 * share_of_oracle(history, name, steps)
+    interval = _interval(worlds, mean_interval, least=2)
+    return {"mean": float(worlds.mean()), **interval, "worlds": worlds.tolist()}
+
+
+def _recovery(history: History, name: str, step: int) -> dict[str, object]:
+    times = recovery_time(history, name, step)
+    return {
+        "shock_step": step,
+        "persona": history.shocks[step].persona,
+        "recovered_worlds": int(np.isfinite(times).sum()),
+        "median_steps": _finite(np.median(times)),
+        **_interval(times, median_interval, least=6),
+    }
+
+
+def _interval(
+    samples: NDArray, make: Callable[[NDArray], Estimate], least: int
+) -> dict[str, float | None]:
+    """Return the ends of an interval, None where there is none or it is infinite."""
+    if len(samples) < least:
+        return {"low": None, "high": None}
+    estimate = make(samples)
+    return {"low": _finite(estimate.low), "high": _finite(estimate.high)}
+
+
+def _finite(number: float) -> float | None:
+    return float(number) if np.isfinite(number) else None
+
+
+def table(summary: dict[str, dict]) -> str:
+    """Lay the summary out for a terminal."""
+    first = next(iter(summary.values()))
+    heads = [f"{p['first_step']:,}–{p['last_step'] + 1:,}" for p in first["phases"]]
+    heads += [f"recovery {r['shock_step']:,}" for r in first["recovery"]]
+    lines = [
+        f"{'agent':18}{'clicks':>8}  {'% of oracle [95 %]':>21}"
+        + "".join(f"{head:>17}" for head in heads)
+    ]
+    for name, figures in summary.items():
+        cells = [f"{p['share_of_oracle']['mean']:.1f} %" for p in figures["phases"]]
+        cells += [_steps(recovery) for recovery in figures["recovery"]]
+        lines.append(
+            f"{name:18}{figures['click_rate']:>8.3f}  {_bracket(figures['share_of_oracle']):>21}"
+            + "".join(f"{cell:>17}" for cell in cells)
+        )
+    return "\n".join(lines)
+
+
+def _bracket(share: dict) -> str:
+    if share["low"] is None:
+        return f"{share['mean']:.1f}"
+    return f"{share['mean']:.1f} [{share['low']:.1f}, {share['high']:.1f}]"
+
+
+def _steps(recovery: dict) -> str:
+    median = recovery["median_steps"]
+    return "never" if median is None else f"{median:,.0f} steps"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command line of the gauntlet."""
+    parser.add_argument("--worlds", type=int, default=20, help="number of worlds")
+    parser.add_argument("--first-seed", type=int, default=0, help="seed of the first")
+    parser.add_argument("--steps", type=int, default=40_000, help="visits a world")
+    parser.add_argument(
+        "--agents",
+        nargs="+",
+        metavar="NAME",
+        default=list(DEFAULT),
+        help=f"any of: {', '.join(AGENTS)}; default: {', '.join(DEFAULT)}",
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="also write the figures here"
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Run the gauntlet, print its table, write its file; return the exit status."""
+    names = list(dict.fromkeys(arguments.agents))
+    unknown = [name for name in names if name not in AGENTS]
+    if unknown:
+        raise ValueError(f"--agents must be any of {', '.join(AGENTS)}: got {unknown}")
+    first = as_size("--first-seed", arguments.first_seed, least=0)
+    seeds = range(first, first + as_size("--worlds", arguments.worlds))
+    n_steps = as_size("--steps", arguments.steps)
+    if arguments.json and not arguments.json.parent.is_dir():
+        raise ValueError(f"--json must name a file in an existing folder: got {arguments.json}")
+    start = time.perf_counter()
+    history = run_experiment(
+        {name: make_agent(name, seeds) for name in names},
+        seeds,
+        n_steps,
+        {step: shock for step, shock in SHOCKS.items() if step < n_steps},
+    )
+    summary = summarise(history)
+    print(table(summary))
+    if arguments.json:
+        result = {
+            "agents": summary,
+            "recommended": RECOMMENDED,
+            "seeds": list(seeds),
+            "steps": history.n_steps,
+            "interrupted": history.n_steps < n_steps,
+            "wall_seconds": time.perf_counter() - start,
+        }
+        text = json.dumps(result, indent=1, allow_nan=False).encode() + b"\n"
+        write_whole(arguments.json, lambda file: file.write(text))
+    return 130 if history.n_steps < n_steps else 0

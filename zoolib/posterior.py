@@ -1,0 +1,297 @@
+r"""The ridge posterior: what a linear model believes after the rewards it has seen, and how firmly.
+
+For rows :math:`x_i` with rewards :math:`r_i` it keeps
+
+.. math::  A = \lambda I + \sum_i x_i x_i^\top, \qquad b = \sum_i r_i x_i,
+
+and with them :math:`A^{-1}`, the mean :math:`\hat\theta = A^{-1} b` and the width
+:math:`\sqrt{x^\top A^{-1} x}` of a prediction. A new row changes :math:`A` by a matrix of rank one,
+so :math:`A^{-1}` follows by the formula of Sherman and Morrison (1950) in :math:`d^2` operations;
+nothing is inverted in daily work. See Chapter 2, "An inverse for the price of a product".
+
+All arrays may have leading axes in front: one posterior is ``(d, d)``, one for each of K products
+``(K, d, d)``, and W worlds of them ``(W, K, d, d)``. The formulas do not change.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from zoolib._checks import as_positive, as_rate, as_size
+
+# Where the drift |A A⁻¹ - I| may grow to before A⁻¹ is computed afresh, and how often it is measured.
+TOLERANCE = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-4}
+UPDATES_BETWEEN_CHECKS = 1000
+# Forgetting lets the prior fade to this part of the ridge and no further: A stays invertible.
+LEAST_PRIOR = 1e-3
+# Forgetting is written into the arrays when the common factor has fallen to this.
+LEAST_FACTOR = 0.1
+
+
+class RidgePosterior:
+    r"""Ridge regression, one row at a time, for one model or for many at once.
+
+    Parameters
+    ----------
+    n_features : int
+        Length d of a row.
+    ridge : float, default 1.0
+        :math:`\lambda > 0`, the weight of the prior :math:`\theta \sim N(0, \sigma^2 \lambda^{-1} I)`.
+    shape : tuple of int, default ()
+        Leading axes: one independent posterior for each of their positions.
+    dtype : float64 or float32, default float64
+        Type of all arrays.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a size is not a positive whole number, the ridge not positive and finite, or the dtype
+        another.
+
+    Examples
+    --------
+    >>> posterior = RidgePosterior(n_features=2, ridge=1.0)
+    >>> posterior.update([1.0, 1.0], reward=1.0)
+    >>> posterior.mean.round(3)
+    array([0.333, 0.333])
+    >>> float(posterior.width([1.0, 0.0]).round(3))
+    0.816
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        ridge: float = 1.0,
+        shape: tuple[int, ...] = (),
+        dtype: DTypeLike = np.float64,
+    ) -> None:
+        self.n_features = as_size("n_features", n_features)
+        self.ridge = as_positive("ridge", ridge)
+        self.shape = tuple(as_size("shape", n) for n in shape)
+        self._number = np.arange(math.prod(self.shape)).reshape(self.shape)
+        self.dtype = np.dtype(dtype)
+        if self.dtype not in TOLERANCE:
+            raise TypeError(f"dtype must be float64 or float32: got {self.dtype}")
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: back to the prior."""
+        d = self.n_features
+        # What is kept is (A | b), divided by a factor, and (A⁻¹ | θ), A⁻¹ multiplied by it: to forget
+        # is then to change one number a posterior.
+        self._factor = np.ones(self.shape)
+        self._prior = np.full(self.shape, self.ridge)
+        self._moments = np.zeros((*self.shape, d, d + 1), self.dtype)
+        self._moments[..., range(d), range(d)] = self.ridge
+        self._solution = np.zeros_like(self._moments)
+        self._solution[..., range(d), range(d)] = 1 / self.ridge
+        # A and b are not needed to go on: rows wait here until somebody asks, or the check does.
+        self._waiting: list[tuple[NDArray, float, NDArray, ArrayLike]] = []
+
+    @property
+    def A(self) -> NDArray:
+        """Precision matrices, shape (..., d, d)."""
+        return self._factor[..., None, None] * self._settled()[..., :-1]
+
+    @property
+    def b(self) -> NDArray:
+        """Sums of rewards times rows, shape (..., d)."""
+        return self._factor[..., None] * self._settled()[..., -1]
+
+    @property
+    def A_inv(self) -> NDArray:
+        """Inverses of the precision matrices, shape (..., d, d)."""
+        return self._solution[..., :-1] / self._factor[..., None, None]
+
+    @property
+    def mean(self) -> NDArray:
+        r"""Estimates :math:`\hat\theta = A^{-1} b`, shape (..., d)."""
+        return self._solution[..., -1].copy()
+
+    @property
+    def prior(self) -> NDArray:
+        """The part of A that is prior, shape (...): the ridge, less what was forgotten of it."""
+        return self._factor * self._prior
+
+    def predict(self, x: ArrayLike) -> NDArray:
+        r"""Predict rewards :math:`x^\top \hat\theta` of rows (..., d); returns shape (...)."""
+        return np.vecdot(x, self._solution[..., -1])
+
+    def predict_with_width(self, x: NDArray) -> tuple[NDArray, NDArray]:
+        r"""Return predictions and widths :math:`\sqrt{x^\top A^{-1} x}` of rows (..., d), each (...)."""
+        # One product gives both: xᵀ (A⁻¹ | θ) = (xᵀA⁻¹ | xᵀθ).
+        product = np.vecmat(x, self._solution)
+        squared = np.vecdot(product[..., :-1], x) / self._factor
+        return product[..., -1], np.sqrt(squared)
+
+    def sample(self, normals: ArrayLike, scale: float = 1.0) -> NDArray:
+        r"""Draw weights from :math:`N(\hat\theta, s^2 A^{-1})`.
+
+        Parameters
+        ----------
+        normals : array_like, shape (..., d)
+            Independent standard normal numbers, from the caller's generator.
+        scale : float, default 1.0
+            s, the standard deviation of the rewards' noise.
+
+        Returns
+        -------
+        ndarray, shape (..., d)
+        """
+        # With A = L Lᵀ the solution of Lᵀ z = n has covariance A⁻¹.
+        upper = np.linalg.cholesky(self.A).mT
+        return self._mean + scale * np.linalg.solve(
+            upper, np.asarray(normals)[..., None]
+        ).squeeze(-1)
+
+    def update(
+        self,
+        x: ArrayLike,
+        reward: ArrayLike,
+        at: tuple[ArrayLike, ...] = (),
+        weight: float = 1.0,
+        discount: float = 1.0,
+        checked: bool = False,
+    ) -> None:
+        r"""Learn from one row for each selected posterior; all others may forget a little.
+
+        Parameters
+        ----------
+        x : array_like, shape (..., d)
+            The rows.
+        reward : array_like, shape (...)
+            Their rewards.
+        at : tuple of indices, default ()
+            Which posteriors learn: an index into the leading axes, all if empty. None may be
+            selected twice.
+        weight : float, default 1.0
+            What a row counts; -1 takes a row out again.
+        discount : float, default 1.0
+            What all posteriors are multiplied by first: see `decay`.
+        checked : bool, default False
+            The caller has seen to it that x is an array of the right shape and dtype, and that all
+            numbers are finite.
+
+        Raises
+        ------
+        ValueError
+            If shapes do not fit, a number is not finite, or the discount is outside (0, 1]; the
+            posterior is then unchanged.
+        """
+        solution = self._solution[at]
+        if not checked:
+            x, reward = np.asarray(x, self.dtype), np.asarray(reward, self.dtype)
+            _check_rows(x, reward, solution.shape[:-1])
+            discount = as_rate("discount", discount)
+        self._factor[at] *= discount
+        share = weight / self._factor[at]
+        change = np.vecmat(x, solution)  # (u | p): u = A⁻¹ x, and the prediction p = xᵀθ
+        u = change[..., :-1]
+        squared = np.vecdot(u, x)
+        # Sherman–Morrison, (A + s x xᵀ)⁻¹ = A⁻¹ - s u uᵀ / (1 + s xᵀu), and the mean along with it:
+        # it moves by -s u (p - r) / (1 + s xᵀu).
+        gain = u * (share / (1 + share * squared))[..., None]
+        change[..., -1] -= reward
+        self._solution[at] = solution - gain[..., None] * change[..., None, :]
+        self._waiting.append((self._number[at], share, x.copy(), reward))
+        if len(self._waiting) == UPDATES_BETWEEN_CHECKS:
+            self.check()
+        if discount < 1 and share.max() > 1 / LEAST_FACTOR:
+            self._write_factors()
+
+    def decay(self, discount: float) -> None:
+        r"""Forget a little, everywhere: :math:`A \leftarrow \gamma A`, :math:`b \leftarrow \gamma b`.
+
+        The means stay and the widths grow by :math:`1/\sqrt\gamma`. The prior fades too, but not for
+        ever: once it has fallen to a thousandth of the ridge it is held there, or directions without
+        news would leave A without an inverse.
+
+        Parameters
+        ----------
+        discount : float
+            :math:`\gamma` in (0, 1].
+        """
+        self._factor *= as_rate("discount", discount)
+        if self._factor.min() < LEAST_FACTOR:
+            self._write_factors()
+
+    def rebuild(self, x: ArrayLike, reward: ArrayLike) -> None:
+        """Start from the prior and learn whole tables at once.
+
+        Parameters
+        ----------
+        x : array_like, shape (..., n, d)
+            Rows.
+        reward : array_like, shape (..., n)
+            Rewards.
+
+        Raises
+        ------
+        ValueError
+            If shapes do not fit or a number is not finite; the posterior is then unchanged.
+        """
+        x, reward = np.asarray(x, self.dtype), np.asarray(reward, self.dtype)
+        _check_rows(x, reward, (*self.shape, *x.shape[-2:-1], self.n_features))
+        self.reset()
+        self._moments += x.mT @ np.concatenate((x, reward[..., None]), axis=-1)
+        self._refresh()
+
+    def drift(self) -> NDArray:
+        """Return how far A⁻¹ has drifted: the largest entry of |A A⁻¹ - I|, shape (...)."""
+        off = self._settled()[..., :-1] @ self._solution[..., :-1]
+        off -= np.eye(self.n_features, dtype=self.dtype)
+        return np.abs(off).max(axis=(-2, -1))
+
+    def check(self) -> None:
+        """Measure the drift, and solve afresh where rounding has let it grow too far."""
+        drifted = ~(self.drift() <= TOLERANCE[self.dtype])
+        if drifted.any():
+            self._refresh(np.nonzero(drifted) if self.shape else ())
+
+    def _settled(self) -> NDArray:
+        """Return (A | b) with all rows in it that wait."""
+        if self._waiting:
+            number, share, x, reward = map(np.array, zip(*self._waiting, strict=True))
+            self._waiting.clear()
+            row = np.concatenate((x, reward[..., None]), axis=-1)
+            added = (share[..., None] * x)[..., None] * row[..., None, :]
+            added = added.reshape(number.size, -1)
+            # Rows of one posterior are summed first, so that each is written once.
+            order = number.ravel().argsort(kind="stable")
+            ours, first = np.unique(number.ravel()[order], return_index=True)
+            moments = self._moments.reshape(-1, added.shape[-1])
+            moments[ours] += np.add.reduceat(added[order], first)
+        return self._moments
+
+    def _refresh(self, at: tuple[ArrayLike, ...] = ()) -> None:
+        """Compute A⁻¹ and the mean from A and b, in double precision."""
+        moments = self._settled()[at].astype(np.float64)
+        inverse = np.linalg.inv(moments[..., :-1])
+        inverse = (inverse + inverse.mT) / 2
+        mean = np.vecmat(moments[..., -1], inverse)
+        self._solution[at] = np.concatenate((inverse, mean[..., None]), axis=-1)
+
+    def _write_factors(self) -> None:
+        """Write small factors into the arrays, and hold the priors at their least."""
+        at = np.nonzero(self._factor < LEAST_FACTOR) if self.shape else ()
+        faded = self.prior[at]
+        moments = self._factor[at][..., None, None] * self._settled()[at]
+        self._prior[at] = np.maximum(faded, LEAST_PRIOR * self.ridge)
+        self._factor[at] = 1
+        diagonal = range(self.n_features)
+        moments[..., diagonal, diagonal] += (self._prior[at] - faded)[..., None]
+        self._moments[at] = moments
+        self._refresh(at)
+
+
+def _check_rows(x: NDArray, reward: NDArray, shape: tuple[int, ...]) -> None:
+    """Refuse rows that are not of this shape, rewards that do not fit them, and what is not finite."""
+    if x.shape != shape or reward.shape != shape[:-1]:
+        raise ValueError(
+            f"x and reward must have shapes {shape} and {shape[:-1]}: got {x.shape} and {reward.shape}"
+        )
+    if not (np.isfinite(x).all() and np.isfinite(reward).all()):
+        raise ValueError("x and reward must be finite: got NaN or infinity")
