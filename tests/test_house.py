@@ -14,28 +14,38 @@ import pytest
 from tests.notebooks import ROOT, chapters
 
 FLOORS = [
-    {"_checks", "_notebook"},
+    {"_checks", "_files", "_notebook", "_random"},
     {"estimates", "simulator"},
-    {"features", "networks"},
-    {"recommender"},
-    {"evaluation", "plots", "book"},
+    {"features", "networks", "posterior"},
+    {"recommender", "agents.protocol"},
+    {"agents", "agents.baselines", "agents.linear"},
+    {"experiment", "plots", "book"},
+    {"evaluation"},
+    {"gauntlet"},
+    {"__main__"},
 ]
 MODULES = sorted(
-    path.stem for path in (ROOT / "zoolib").glob("*.py") if path.stem != "__init__"
+    ".".join(path.relative_to(ROOT / "zoolib").with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
+    for path in (ROOT / "zoolib").rglob("*.py")
+    if path != ROOT / "zoolib/__init__.py"
 )
 
 
 def imports(module):
-    tree = ast.parse((ROOT / "zoolib" / f"{module}.py").read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
-            "zoolib"
+    """Modules of zoolib that a module imports; a package may gather its own modules."""
+    path = ROOT / "zoolib" / module.replace(".", "/")
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "") == "zoolib":
+            yield from (a.name for a in node.names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            "zoolib."
         ):
-            yield from (
-                [node.module.removeprefix("zoolib.")]
-                if "." in node.module
-                else [a.name for a in node.names]
-            )
+            name = node.module.removeprefix("zoolib.")
+            if not name.startswith(f"{module}."):
+                yield name
         elif isinstance(node, ast.Import):
             yield from (
                 a.name.removeprefix("zoolib.")

@@ -2,54 +2,113 @@
 
 Modules stand on floors and import only from floors below:
 
-====== ==============================================
+====== ===================================================
 floor  modules
-====== ==============================================
-4      `evaluation`, `plots`, `book`
-3      `recommender`
-2      `features`, `networks`
+====== ===================================================
+8      `__main__`
+7      `gauntlet`
+6      `evaluation`
+5      `experiment`, `plots`, `book`
+4      `agents`
+3      `recommender`, and what all agents share
+2      `features`, `networks`, `posterior`
 1      `simulator`, `estimates`
-0      checks of arguments
-====== ==============================================
+0      checks of arguments, streams of random numbers, files
+====== ===================================================
 """
 
+from zoolib.agents import (
+    Agent,
+    Context,
+    DisjointAgent,
+    EpsilonGreedyAgent,
+    LinUCBAgent,
+    OracleAgent,
+    RandomAgent,
+    RevealedContext,
+    StaticAgent,
+)
 from zoolib.book import claim, listing
-from zoolib.estimates import Estimate, mean_interval, proportion_interval
+from zoolib.estimates import (
+    Estimate,
+    bootstrap_interval,
+    mean_interval,
+    median_interval,
+    proportion_interval,
+)
 from zoolib.evaluation import (
     best_product_value,
+    click_rate,
+    crossing_time,
     entropy_floor,
     oracle_value,
+    phases,
     policy_value,
     random_value,
+    recovery_time,
+    regret,
+    rolling_mean,
+    share_of_oracle,
 )
+from zoolib.experiment import History, run_experiment
 from zoolib.features import FeatureEngineer
+from zoolib.posterior import RidgePosterior
 from zoolib.recommender import (
     MLPRecommender,
     TrainingHistory,
     pick_device,
+    static_recommenders,
     train_recommender,
 )
-from zoolib.simulator import SHOCK_1, SHOCK_2, MarketShock, ZooplusSimulator, true_ctr_matrix
+from zoolib.simulator import (
+    SHOCK_1,
+    SHOCK_2,
+    MarketShock,
+    ZooplusSimulator,
+    true_ctr_matrix,
+)
 
 __all__ = [
     "SHOCK_1",
     "SHOCK_2",
+    "Agent",
+    "Context",
+    "DisjointAgent",
+    "EpsilonGreedyAgent",
     "Estimate",
     "FeatureEngineer",
+    "History",
+    "LinUCBAgent",
     "MLPRecommender",
     "MarketShock",
+    "OracleAgent",
+    "RandomAgent",
+    "RevealedContext",
+    "RidgePosterior",
+    "StaticAgent",
     "TrainingHistory",
     "ZooplusSimulator",
     "best_product_value",
+    "bootstrap_interval",
     "claim",
+    "click_rate",
+    "crossing_time",
     "entropy_floor",
     "listing",
     "mean_interval",
+    "median_interval",
     "oracle_value",
+    "phases",
     "pick_device",
     "policy_value",
     "proportion_interval",
     "random_value",
+    "recovery_time",
+    "regret",
+    "rolling_mean",
+    "run_experiment",
+    "share_of_oracle",
+    "static_recommenders",
     "train_recommender",
     "true_ctr_matrix",
 ]

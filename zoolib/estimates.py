@@ -141,7 +141,9 @@ def median_interval(samples: ArrayLike, level: float = 0.95) -> Estimate:
     """
     samples = np.asarray(samples, dtype=float)
     if samples.ndim != 1 or len(samples) < 6 or np.isnan(samples).any():
-        raise ValueError(f"samples must be six or more numbers in one row: got {samples}")
+        raise ValueError(
+            f"samples must be six or more numbers in one row: got {samples}"
+        )
     n = len(samples)
     # The k-th smallest lies below the median unless at most k - 1 of n coins fall below it.
     k = int(stats.binom.ppf((1 - level) / 2, n, 0.5))

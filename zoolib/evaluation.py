@@ -8,17 +8,14 @@ returns and answer with one number a world, ready for an interval.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import entr
 
 from zoolib._checks import as_size
+from zoolib.experiment import History
 from zoolib.simulator import ZooplusSimulator, true_ctr_matrix
-
-if TYPE_CHECKING:
-    from zoolib.experiment import History
 
 
 def policy_value(world: ZooplusSimulator, shown: ArrayLike) -> float:
@@ -86,7 +83,7 @@ def regret(history: History, agent: str) -> NDArray[np.float64]:
 def share_of_oracle(
     history: History, agent: str, steps: slice = slice(None)
 ) -> NDArray[np.float64]:
-    """Expected clicks of an agent as a share of the oracle's, in each world; shape (world,).
+    """Return the expected clicks of an agent as a share of the oracle's, in each world; shape (world,).
 
     Parameters
     ----------
@@ -131,7 +128,7 @@ def rolling_mean(values: ArrayLike, window: int) -> NDArray[np.float64]:
 
 
 def crossing_time(lead: ArrayLike) -> NDArray[np.float64]:
-    """Number of steps after which a lead stays positive to the end of the run.
+    """Return the number of steps after which a lead stays positive to the end of the run.
 
     Parameters
     ----------
@@ -153,7 +150,7 @@ def crossing_time(lead: ArrayLike) -> NDArray[np.float64]:
 def recovery_time(
     history: History, agent: str, shock_step: int, visits: int = 50, share: float = 0.9
 ) -> NDArray[np.float64]:
-    """Steps from a shock until an agent serves the affected persona well again, in each world.
+    """Count the steps from a shock until an agent serves the affected persona well, in each world.
 
     Recovered means: over the persona's last 50 visits since the shock, the agent's expected clicks
     reached 90 percent of the oracle's. Visits of others do not count: most traffic is not touched by

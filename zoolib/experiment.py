@@ -119,7 +119,9 @@ class History:
             with np.load(path, allow_pickle=False) as file:
                 labels = json.loads(str(file["labels"]))
                 arrays = {name: file[name] for name in _ARRAYS}
-        except Exception as error:  # a zip, numpy or JSON reader may complain in many ways
+        except (
+            Exception
+        ) as error:  # a zip, numpy or JSON reader may complain in many ways
             raise ValueError(
                 f"path {os.fspath(path)!r} is not a file of History.save: {error}"
             ) from error
@@ -284,8 +286,12 @@ class _Player:
             )
         self.name = name
         self.in_step = n_worlds is not None
-        self.copies = [copy.deepcopy(agent) for _ in (seeds[:1] if self.in_step else seeds)]
-        for one, seed in zip(self.copies, [seeds] if self.in_step else seeds):
+        self.copies = [
+            copy.deepcopy(agent) for _ in (seeds[:1] if self.in_step else seeds)
+        ]
+        for one, seed in zip(
+            self.copies, [seeds] if self.in_step else seeds, strict=True
+        ):
             if hasattr(one, "reseed"):
                 one.reseed(seed)
 
@@ -298,7 +304,9 @@ class _Player:
         try:
             arm = as_ids("arm", chosen[0] if self.in_step else chosen, arena.n_arms)
             if arm.shape != arena.index.shape:
-                raise ValueError(f"arm must have shape {arena.index.shape}: got {arm.shape}")
+                raise ValueError(
+                    f"arm must have shape {arena.index.shape}: got {arm.shape}"
+                )
         except (TypeError, ValueError) as error:
             error.add_note(f"This is what select of agent {self.name!r} returned.")
             raise
@@ -373,7 +381,7 @@ def _history(
 
 
 def _cuts(n_steps: int, shocks: Mapping[int, MarketShock]) -> list[int]:
-    """Steps at which something may change: the starts of blocks, the shocks, and the end."""
+    """Return the steps at which something may change: the starts of blocks, the shocks, and the end."""
     return sorted({*range(0, n_steps, _BLOCK), *shocks, n_steps})
 
 
@@ -383,7 +391,9 @@ def _check_seeds(seeds: Sequence[int]) -> list[int]:
         raise ValueError("seeds must hold one seed a world: got none")
     twice = sorted({seed for seed in checked if checked.count(seed) > 1})
     if twice:
-        raise ValueError(f"seeds must differ, or worlds repeat: got {twice} more than once")
+        raise ValueError(
+            f"seeds must differ, or worlds repeat: got {twice} more than once"
+        )
     return checked
 
 
@@ -407,7 +417,7 @@ def _named(agents: Mapping[str, Agent] | Sequence[Agent]) -> dict[str, Agent]:
             raise ValueError(
                 f"agents must be named when two are of one class: got a sequence of {names}"
             )
-        agents = dict(zip(names, agents))
+        agents = dict(zip(names, agents, strict=True))
     if not agents:
         raise ValueError("agents must hold at least one agent: got none")
     for name, agent in agents.items():

@@ -74,7 +74,9 @@ class FeatureEngineer:
         ((self.n_users, _),) = sizes
         known = list(worlds[0].personas) if self.personas else []
         categories = list(worlds[0].categories)
-        user = [np.eye(len(one.personas), len(known))[one.persona_of_user] for one in worlds]
+        user = [
+            np.eye(len(one.personas), len(known))[one.persona_of_user] for one in worlds
+        ]
         product = [np.eye(len(categories))[one.category_of_product] for one in worlds]
         self._user = user[0] if single else np.stack(user)
         self._product = product[0] if single else np.stack(product)
@@ -82,7 +84,9 @@ class FeatureEngineer:
         self.names = [f"persona={p}" for p in known]
         self.names += [f"category={c}" for c in categories]
         if self.interactions:
-            self.names += [f"persona={p} x category={c}" for p in known for c in categories]
+            self.names += [
+                f"persona={p} x category={c}" for p in known for c in categories
+            ]
         self.n_features = len(self.names)
 
     def transform(self, user_id: ArrayLike) -> NDArray[np.float64]:

@@ -120,12 +120,16 @@ class RidgePosterior:
         r"""Predict rewards :math:`x^\top \hat\theta` of rows (..., d); returns shape (...)."""
         return np.vecdot(x, self._solution[..., -1])
 
-    def predict_with_width(self, x: NDArray) -> tuple[NDArray, NDArray]:
+    def predict_with_width(self, x: ArrayLike) -> tuple[NDArray, NDArray]:
         r"""Return predictions and widths :math:`\sqrt{x^\top A^{-1} x}` of rows (..., d), each (...)."""
         # One product gives both: xᵀ (A⁻¹ | θ) = (xᵀA⁻¹ | xᵀθ).
         product = np.vecmat(x, self._solution)
         squared = np.vecdot(product[..., :-1], x) / self._factor
         return product[..., -1], np.sqrt(squared)
+
+    def width(self, x: ArrayLike) -> NDArray:
+        r"""Return :math:`\sqrt{x^\top A^{-1} x}` of rows (..., d); shape (...)."""
+        return self.predict_with_width(x)[1]
 
     def sample(self, normals: ArrayLike, scale: float = 1.0) -> NDArray:
         r"""Draw weights from :math:`N(\hat\theta, s^2 A^{-1})`.
@@ -156,7 +160,7 @@ class RidgePosterior:
         discount: float = 1.0,
         checked: bool = False,
     ) -> None:
-        r"""Learn from one row for each selected posterior; all others may forget a little.
+        r"""Learn from one row for each selected posterior.
 
         Parameters
         ----------
@@ -170,7 +174,8 @@ class RidgePosterior:
         weight : float, default 1.0
             What a row counts; -1 takes a row out again.
         discount : float, default 1.0
-            What all posteriors are multiplied by first: see `decay`.
+            What the selected posteriors are multiplied by first: see `decay`. The others do not
+            forget: a posterior's clock ticks when it learns.
         checked : bool, default False
             The caller has seen to it that x is an array of the right shape and dtype, and that all
             numbers are finite.
@@ -188,7 +193,9 @@ class RidgePosterior:
             discount = as_rate("discount", discount)
         self._factor[at] *= discount
         share = weight / self._factor[at]
-        change = np.vecmat(x, solution)  # (u | p): u = A⁻¹ x, and the prediction p = xᵀθ
+        change = np.vecmat(
+            x, solution
+        )  # (u | p): u = A⁻¹ x, and the prediction p = xᵀθ
         u = change[..., :-1]
         squared = np.vecdot(u, x)
         # Sherman–Morrison, (A + s x xᵀ)⁻¹ = A⁻¹ - s u uᵀ / (1 + s xᵀu), and the mean along with it:

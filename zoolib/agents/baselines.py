@@ -85,18 +85,14 @@ class StaticAgent(Agent):
         If the table has another number of axes, or is not finite.
     """
 
-    def __init__(
-        self, predictions: ArrayLike, seed: int | Sequence[int] = 0
-    ) -> None:
+    def __init__(self, predictions: ArrayLike, seed: int | Sequence[int] = 0) -> None:
         table = np.asarray(predictions)
         if table.ndim not in (2, 3) or not np.isfinite(table).all():
             raise ValueError(
                 "predictions must be finite, of shape (n_users, n_arms) or (W, n_users, n_arms): "
                 f"got shape {table.shape}"
             )
-        super().__init__(
-            table.shape[-1], None if table.ndim == 2 else len(table), seed
-        )
+        super().__init__(table.shape[-1], None if table.ndim == 2 else len(table), seed)
         self.predictions = table
 
     def scores(self, context: Context) -> NDArray:

@@ -29,9 +29,10 @@ class DisjointAgent(Agent):
     n_worlds : int, optional
         Number of worlds W played in step.
     discount : float, default 1.0
-        Every step multiplies what was learnt before by this number in (0, 1]; 1 forgets nothing.
+        Whenever an arm is played, what was learnt about it before is multiplied by this number in
+        (0, 1]; 1 forgets nothing.
     window : int, optional
-        Learn from the last `window` steps only.
+        Learn from the last `window` steps only. Not together with a discount.
     seed : int or sequence of int, default 0
         Seed of what is left to chance.
     dtype : float64 or float32, default float64
@@ -63,8 +64,12 @@ class DisjointAgent(Agent):
         super().__init__(n_arms, n_worlds, seed)
         self.discount = as_rate("discount", discount)
         self.window = None if window is None else as_size("window", window)
+        if self.window is not None and self.discount < 1:
+            raise ValueError(
+                f"choose one way to forget: got discount={discount} and window={window}"
+            )
         self.posterior = RidgePosterior(n_features, ridge, self._shape, dtype)
-        self._recent: deque[tuple[tuple, NDArray, NDArray, float]] = deque()
+        self._recent: deque[tuple[tuple, NDArray, ArrayLike]] = deque()
 
     def scores(self, context: Context) -> NDArray:
         """Return the predicted rewards, shape (n_arms,) or (W, n_arms)."""
@@ -82,8 +87,7 @@ class DisjointAgent(Agent):
         self._recent.append((at, x.copy(), reward))
         if len(self._recent) > self.window:
             at, x, reward = self._recent.popleft()
-            weight = -(self.discount**self.window)
-            self.posterior.update(x, reward, at, weight, checked=True)
+            self.posterior.update(x, reward, at, weight=-1.0, checked=True)
 
     def _check(self, context: Context) -> NDArray:
         features = super()._check(context)
