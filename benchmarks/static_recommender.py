@@ -11,8 +11,6 @@ import argparse
 import json
 import platform
 import statistics
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +19,8 @@ import torch
 from sklearn.model_selection import train_test_split
 from torch.utils.data import DataLoader, Dataset
 
+from benchmarks.timing import seconds
 from zoolib import MLPRecommender, ZooplusSimulator, train_recommender
-
-
-def seconds(task: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    task()
-    return time.perf_counter() - start
 
 
 def loop_of_single_draws(world: ZooplusSimulator, n: int) -> pd.DataFrame:

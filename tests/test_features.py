@@ -47,3 +47,68 @@ def test_many_users_at_once():
 def test_users_are_checked(user, error):
     with pytest.raises(error, match="user_id"):
         FeatureEngineer(ZooplusSimulator()).transform(user)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"interactions": True}, {"personas": False}])
+def test_worlds_are_described_as_if_alone(arguments):
+    worlds = [ZooplusSimulator(12, 30, seed) for seed in (1, 2, 3)]
+    together = FeatureEngineer(worlds, **arguments)
+    alone = [FeatureEngineer(world, **arguments) for world in worlds]
+    assert together.names == alone[0].names
+    d = together.n_features
+    assert len({one.transform(4).tobytes() for one in alone}) == 3
+    for shape in ((3,), (3, 1), (3, 4), (3, 2, 5), (3, 0)):
+        users = np.random.default_rng(0).integers(30, size=shape)
+        tables = together.transform(users)
+        assert tables.shape == (*shape, 12, d)
+        for w, one in enumerate(alone):
+            assert (tables[w] == one.transform(users[w])).all()
+    assert FeatureEngineer(worlds[:1], **arguments).transform([7]).shape == (1, 12, d)
+
+
+def test_without_personas_all_users_look_alike():
+    world = ZooplusSimulator(seed=42)
+    features = FeatureEngineer(world, personas=False)
+    assert features.names == [f"category={name}" for name in world.categories]
+    assert features.n_features == 5
+    tables = features.transform(np.arange(1000))
+    assert (tables == tables[0]).all()
+    columns = [features.names.index(f"category={c}") for c in world.products.category]
+    assert (tables[0] == np.eye(5)[columns]).all()
+
+
+@pytest.mark.parametrize(
+    ("users", "error", "words"),
+    [
+        (0, ValueError, ["2 rows", "()"]),
+        ([0, 1, 2], ValueError, ["2 rows", "(3,)"]),
+        ([[0, 1]], ValueError, ["2 rows", "(1, 2)"]),
+        ([0, 30], ValueError, ["0 … 29", "30"]),
+        ([0, -1], ValueError, ["-1"]),
+        ([0.0, 1.0], TypeError, ["float64"]),
+    ],
+)
+def test_users_of_worlds_are_checked(users, error, words):
+    features = FeatureEngineer([ZooplusSimulator(12, 30, seed) for seed in (1, 2)])
+    with pytest.raises(error, match="user_id") as refusal:
+        features.transform(users)
+    assert all(word in str(refusal.value) for word in words), str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ([], ["world", "[]"]),
+        ([(12, 30), (12, 31)], ["world", "equal size"]),
+        ([(13, 30), (12, 30)], ["world", "equal size"]),
+    ],
+)
+def test_worlds_are_of_one_size(sizes, words):
+    with pytest.raises(ValueError, match="world") as refusal:
+        FeatureEngineer([ZooplusSimulator(*size) for size in sizes])
+    assert all(word in str(refusal.value) for word in words), str(refusal.value)
+
+
+def test_interactions_need_personas():
+    with pytest.raises(ValueError, match="interactions need personas"):
+        FeatureEngineer(ZooplusSimulator(), interactions=True, personas=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Integral, Real
 
 import numpy as np
@@ -41,6 +42,14 @@ def as_positive(name: str, value: float) -> float:
     number = as_number(name, value)
     if not 0 < number < np.inf:
         raise ValueError(f"{name} must be positive and finite: got {value}")
+    return number
+
+
+def as_finite(name: str, value: float) -> float:
+    """Return `value` as a finite float; NaN is refused."""
+    number = as_number(name, value)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite: got {value}")
     return number
 
 

@@ -140,13 +140,15 @@ def median_interval(samples: ArrayLike, level: float = 0.95) -> Estimate:
     4 [1, 9]
     """
     samples = np.asarray(samples, dtype=float)
-    if samples.ndim != 1 or len(samples) < 6 or np.isnan(samples).any():
-        raise ValueError(
-            f"samples must be six or more numbers in one row: got {samples}"
-        )
+    if samples.ndim != 1 or np.isnan(samples).any():
+        raise ValueError(f"samples must be numbers in one row: got {samples}")
     n = len(samples)
-    # The k-th smallest lies below the median unless at most k - 1 of n coins fall below it.
-    k = int(stats.binom.ppf((1 - level) / 2, n, 0.5))
+    # The k-th smallest lies below the median unless fewer than k of n tossed coins show heads.
+    k = int(stats.binom.ppf((1 - level) / 2, n, 0.5)) if n else 0
+    if k < 1:
+        raise ValueError(
+            f"samples must be more for an interval of level {level}: got {n}"
+        )
     ordered = np.sort(samples)
     low, high = float(ordered[k - 1]), float(ordered[n - k])
     return Estimate(float(np.median(samples)), low, high, n, level)

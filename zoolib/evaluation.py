@@ -80,6 +80,26 @@ def regret(history: History, agent: str) -> NDArray[np.float64]:
     return gap.cumsum(axis=-1)
 
 
+def lead(history: History, agent: str, over: str) -> NDArray[np.float64]:
+    """Return the expected clicks of one agent less those of another, up to each step.
+
+    The two met the same visitors and luck, so this is a paired comparison.
+
+    Parameters
+    ----------
+    history : History
+        From `run_experiment`.
+    agent, over : str
+        Names of the two.
+
+    Returns
+    -------
+    ndarray, shape (world, step)
+    """
+    ours, theirs = (history.expected_reward[history.index(n)] for n in (agent, over))
+    return (ours - theirs).cumsum(axis=-1)
+
+
 def share_of_oracle(
     history: History, agent: str, steps: slice = slice(None)
 ) -> NDArray[np.float64]:
@@ -133,7 +153,7 @@ def crossing_time(lead: ArrayLike) -> NDArray[np.float64]:
     Parameters
     ----------
     lead : array_like, shape (..., step)
-        For example cumulative clicks of one agent less those of another.
+        For example what `lead` returns.
 
     Returns
     -------

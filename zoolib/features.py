@@ -124,5 +124,5 @@ class FeatureEngineer:
         parts = [user, product]
         if self.interactions:
             pairs = user[..., :, None] * product[..., None, :]
-            parts.append(pairs.reshape(*shape, -1))
+            parts.append(pairs.reshape(*shape, user.shape[-1] * product.shape[-1]))
         return np.concatenate(parts, axis=-1)

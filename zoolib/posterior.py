@@ -20,14 +20,15 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from zoolib._checks import as_positive, as_rate, as_size
+from zoolib._checks import as_finite, as_positive, as_rate, as_size
 
-# Where the drift |A A⁻¹ - I| may grow to before A⁻¹ is computed afresh, and how often it is measured.
-TOLERANCE = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-4}
-UPDATES_BETWEEN_CHECKS = 1000
+# Where the drift of A⁻¹ may grow to before it is computed afresh. It is measured after 1, 2, 4, … updates,
+# since the first ones change A⁻¹ most, and later every thousand.
+TOLERANCE = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-3}
+MOST_UPDATES_UNCHECKED = 1000
 # Forgetting lets the prior fade to this part of the ridge and no further: A stays invertible.
 LEAST_PRIOR = 1e-3
-# Forgetting is written into the arrays when the common factor has fallen to this.
+# Forgetting is written into the arrays when a factor has fallen to this.
 LEAST_FACTOR = 0.1
 
 
@@ -80,16 +81,17 @@ class RidgePosterior:
     def reset(self) -> None:
         """Forget everything: back to the prior."""
         d = self.n_features
-        # What is kept is (A | b), divided by a factor, and (A⁻¹ | θ), A⁻¹ multiplied by it: to forget
+        # What is kept is (A | b) divided by a factor, and (A⁻¹ | θ) with A⁻¹ multiplied by it: to forget
         # is then to change one number a posterior.
-        self._factor = np.ones(self.shape)
-        self._prior = np.full(self.shape, self.ridge)
+        self._factor = np.ones(self.shape, self.dtype)
+        self._prior = np.full(self.shape, self.ridge, self.dtype)
         self._moments = np.zeros((*self.shape, d, d + 1), self.dtype)
         self._moments[..., range(d), range(d)] = self.ridge
-        self._solution = np.zeros_like(self._moments)
+        self._solution = np.zeros((*self.shape, d, d + 1), self.dtype)
         self._solution[..., range(d), range(d)] = 1 / self.ridge
         # A and b are not needed to go on: rows wait here until somebody asks, or the check does.
-        self._waiting: list[tuple[NDArray, float, NDArray, ArrayLike]] = []
+        self._waiting: list[tuple[NDArray, NDArray, NDArray, NDArray]] = []
+        self._updates, self._next_check = 0, 1
 
     @property
     def A(self) -> NDArray:
@@ -120,16 +122,16 @@ class RidgePosterior:
         r"""Predict rewards :math:`x^\top \hat\theta` of rows (..., d); returns shape (...)."""
         return np.vecdot(x, self._solution[..., -1])
 
+    def width(self, x: ArrayLike) -> NDArray:
+        r"""Return :math:`\sqrt{x^\top A^{-1} x}` of rows (..., d); shape (...)."""
+        return self.predict_with_width(x)[1]
+
     def predict_with_width(self, x: ArrayLike) -> tuple[NDArray, NDArray]:
-        r"""Return predictions and widths :math:`\sqrt{x^\top A^{-1} x}` of rows (..., d), each (...)."""
+        """Return what `predict` and `width` do, for little more than the price of one."""
         # One product gives both: xᵀ (A⁻¹ | θ) = (xᵀA⁻¹ | xᵀθ).
         product = np.vecmat(x, self._solution)
         squared = np.vecdot(product[..., :-1], x) / self._factor
         return product[..., -1], np.sqrt(squared)
-
-    def width(self, x: ArrayLike) -> NDArray:
-        r"""Return :math:`\sqrt{x^\top A^{-1} x}` of rows (..., d); shape (...)."""
-        return self.predict_with_width(x)[1]
 
     def sample(self, normals: ArrayLike, scale: float = 1.0) -> NDArray:
         r"""Draw weights from :math:`N(\hat\theta, s^2 A^{-1})`.
@@ -147,7 +149,7 @@ class RidgePosterior:
         """
         # With A = L Lᵀ the solution of Lᵀ z = n has covariance A⁻¹.
         upper = np.linalg.cholesky(self.A).mT
-        return self._mean + scale * np.linalg.solve(
+        return self.mean + scale * np.linalg.solve(
             upper, np.asarray(normals)[..., None]
         ).squeeze(-1)
 
@@ -183,38 +185,46 @@ class RidgePosterior:
         Raises
         ------
         ValueError
-            If shapes do not fit, a number is not finite, or the discount is outside (0, 1]; the
-            posterior is then unchanged.
+            If shapes do not fit, a number is not finite, the discount is outside (0, 1], or a row is
+            taken out that cannot have been learnt; the posterior is then unchanged.
         """
-        solution = self._solution[at]
+        solution, number = self._solution[at], self._number[at]
         if not checked:
             x, reward = np.asarray(x, self.dtype), np.asarray(reward, self.dtype)
             _check_rows(x, reward, solution.shape[:-1])
             discount = as_rate("discount", discount)
-        self._factor[at] *= discount
-        share = weight / self._factor[at]
+            weight = as_finite("weight", weight)
+        factor = self._factor[at] if discount == 1 else self._factor[at] * discount
+        share = weight / factor
         change = np.vecmat(
             x, solution
         )  # (u | p): u = A⁻¹ x, and the prediction p = xᵀθ
         u = change[..., :-1]
-        squared = np.vecdot(u, x)
+        stretch = share * np.vecdot(u, x)
+        if weight < 0 and not np.all(stretch > -1):
+            raise ValueError("weight must be positive for a row that was never learnt")
         # Sherman–Morrison, (A + s x xᵀ)⁻¹ = A⁻¹ - s u uᵀ / (1 + s xᵀu), and the mean along with it:
         # it moves by -s u (p - r) / (1 + s xᵀu).
-        gain = u * (share / (1 + share * squared))[..., None]
+        gain = u * (share / (1 + stretch))[..., None]
         change[..., -1] -= reward
         self._solution[at] = solution - gain[..., None] * change[..., None, :]
-        self._waiting.append((self._number[at], share, x.copy(), reward))
-        if len(self._waiting) == UPDATES_BETWEEN_CHECKS:
+        if self._waiting and self._waiting[-1][0].shape != number.shape:
+            self._settled()  # rows that wait together select alike
+        self._waiting.append((number, share, x.copy(), reward))
+        self._updates += 1
+        if self._updates >= self._next_check:
             self.check()
-        if discount < 1 and share.max() > 1 / LEAST_FACTOR:
-            self._write_factors()
+        if discount != 1:
+            self._factor[at] = factor
+            if factor.min() < LEAST_FACTOR:
+                self._write_factors()
 
     def decay(self, discount: float) -> None:
         r"""Forget a little, everywhere: :math:`A \leftarrow \gamma A`, :math:`b \leftarrow \gamma b`.
 
         The means stay and the widths grow by :math:`1/\sqrt\gamma`. The prior fades too, but not for
-        ever: once it has fallen to a thousandth of the ridge it is held there, or directions without
-        news would leave A without an inverse.
+        ever, or directions without news would leave A without an inverse: before it falls below a
+        thousandth of the ridge it is raised to a hundredth again.
 
         Parameters
         ----------
@@ -241,36 +251,49 @@ class RidgePosterior:
             If shapes do not fit or a number is not finite; the posterior is then unchanged.
         """
         x, reward = np.asarray(x, self.dtype), np.asarray(reward, self.dtype)
-        _check_rows(x, reward, (*self.shape, *x.shape[-2:-1], self.n_features))
+        if x.ndim != len(self.shape) + 2:
+            raise ValueError(
+                f"x must have shape {(*self.shape, 'n', self.n_features)}: got {x.shape}"
+            )
+        _check_rows(x, reward, (*self.shape, x.shape[-2], self.n_features))
         self.reset()
         self._moments += x.mT @ np.concatenate((x, reward[..., None]), axis=-1)
         self._refresh()
 
     def drift(self) -> NDArray:
-        """Return how far A⁻¹ has drifted: the largest entry of |A A⁻¹ - I|, shape (...)."""
-        off = self._settled()[..., :-1] @ self._solution[..., :-1]
-        off -= np.eye(self.n_features, dtype=self.dtype)
-        return np.abs(off).max(axis=(-2, -1))
+        """Return how far A⁻¹ has drifted, shape (...): the largest entry of |A A⁻¹ v - v|.
+
+        The vector v has random signs, always the same, so that no error hides from it for long.
+        """
+        v = np.random.default_rng(0).choice([-1.0, 1.0], size=self.n_features)
+        back = np.matvec(
+            self._settled()[..., :-1], self._solution[..., :-1] @ v.astype(self.dtype)
+        )
+        return np.abs(back - v).max(axis=-1)
 
     def check(self) -> None:
         """Measure the drift, and solve afresh where rounding has let it grow too far."""
+        self._next_check = self._updates + min(self._updates, MOST_UPDATES_UNCHECKED)
         drifted = ~(self.drift() <= TOLERANCE[self.dtype])
         if drifted.any():
             self._refresh(np.nonzero(drifted) if self.shape else ())
 
     def _settled(self) -> NDArray:
-        """Return (A | b) with all rows in it that wait."""
+        """Return (A | b) with all rows in it that wait, those of one posterior in one product."""
         if self._waiting:
+            d = self.n_features
             number, share, x, reward = map(np.array, zip(*self._waiting, strict=True))
             self._waiting.clear()
-            row = np.concatenate((x, reward[..., None]), axis=-1)
-            added = (share[..., None] * x)[..., None] * row[..., None, :]
-            added = added.reshape(number.size, -1)
-            # Rows of one posterior are summed first, so that each is written once.
             order = number.ravel().argsort(kind="stable")
+            weighted = (share[..., None] * x).reshape(-1, d)[order]
+            row = np.concatenate((x, reward[..., None]), axis=-1)
+            row = row.reshape(-1, d + 1)[order]
             ours, first = np.unique(number.ravel()[order], return_index=True)
-            moments = self._moments.reshape(-1, added.shape[-1])
-            moments[ours] += np.add.reduceat(added[order], first)
+            moments = self._moments.reshape(-1, d, d + 1)
+            for place, start, stop in zip(
+                ours, first, [*first[1:], len(order)], strict=True
+            ):
+                moments[place] += weighted[start:stop].T @ row[start:stop]
         return self._moments
 
     def _refresh(self, at: tuple[ArrayLike, ...] = ()) -> None:
@@ -286,7 +309,7 @@ class RidgePosterior:
         at = np.nonzero(self._factor < LEAST_FACTOR) if self.shape else ()
         faded = self.prior[at]
         moments = self._factor[at][..., None, None] * self._settled()[at]
-        self._prior[at] = np.maximum(faded, LEAST_PRIOR * self.ridge)
+        self._prior[at] = np.maximum(faded, LEAST_PRIOR / LEAST_FACTOR * self.ridge)
         self._factor[at] = 1
         diagonal = range(self.n_features)
         moments[..., diagonal, diagonal] += (self._prior[at] - faded)[..., None]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from zoolib._checks import as_ids
 from zoolib.agents.protocol import Agent, Context
 
 
@@ -60,6 +61,14 @@ class RevealedContext(Context):
     ) -> None:
         super().__init__(user_id, features)
         self.expected_reward = np.asarray(expected_reward, np.float64)
+        shape = self.features.shape[:-1]
+        if (
+            self.expected_reward.shape != shape
+            or not np.isfinite(self.expected_reward).all()
+        ):
+            raise ValueError(
+                f"expected_reward must be finite, of shape {shape}: got shape {self.expected_reward.shape}"
+            )
 
     def of_world(self, w: int) -> RevealedContext:
         """Return what one of the worlds shows, without the worlds axis."""
@@ -81,12 +90,18 @@ class StaticAgent(Agent):
 
     Raises
     ------
-    ValueError
-        If the table has another number of axes, or is not finite.
+    TypeError, ValueError
+        If the table does not hold real numbers, has another number of axes, or is not finite.
     """
 
     def __init__(self, predictions: ArrayLike, seed: int | Sequence[int] = 0) -> None:
-        table = np.asarray(predictions)
+        table = np.array(predictions)
+        if table.dtype.kind not in "fiub":
+            raise TypeError(
+                f"predictions must hold real numbers: got dtype {table.dtype}"
+            )
+        if table.dtype != np.float32:
+            table = table.astype(np.float64)
         if table.ndim not in (2, 3) or not np.isfinite(table).all():
             raise ValueError(
                 "predictions must be finite, of shape (n_users, n_arms) or (W, n_users, n_arms): "
@@ -98,4 +113,6 @@ class StaticAgent(Agent):
     def scores(self, context: Context) -> NDArray:
         """Return the predictions for the visitor."""
         self._check(context)
-        return self.predictions[(*self._worlds, context.user_id)]
+        n_users = self.predictions.shape[-2]
+        users = as_ids("context.user_id", context.user_id, n_users)
+        return self.predictions[(*self._worlds, users)]

@@ -61,7 +61,7 @@ class DisjointAgent(Agent):
         seed: int | Sequence[int] = 0,
         dtype: DTypeLike = np.float64,
     ) -> None:
-        super().__init__(n_arms, n_worlds, seed)
+        super().__init__(n_arms, n_worlds, seed, as_size("n_features", n_features))
         self.discount = as_rate("discount", discount)
         self.window = None if window is None else as_size("window", window)
         if self.window is not None and self.discount < 1:
@@ -73,12 +73,14 @@ class DisjointAgent(Agent):
 
     def scores(self, context: Context) -> NDArray:
         """Return the predicted rewards, shape (n_arms,) or (W, n_arms)."""
-        return self.posterior.predict(self._check(context))
+        return self.posterior.predict(self._features(context))
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Forget as much as is wanted, then learn from the arm played."""
-        x = context.features[at].astype(self.posterior.dtype, copy=False)
-        self.posterior.update(x, reward, at, discount=self.discount, checked=True)
+        x = context.features[at]
+        # Numbers of another type are converted and checked again: a float32 overflows sooner.
+        checked = x.dtype == self.posterior.dtype
+        self.posterior.update(x, reward, at, discount=self.discount, checked=checked)
         if self.window is not None:
             self._slide(at, x, reward)
 
@@ -87,18 +89,14 @@ class DisjointAgent(Agent):
         self._recent.append((at, x.copy(), reward))
         if len(self._recent) > self.window:
             at, x, reward = self._recent.popleft()
-            self.posterior.update(x, reward, at, weight=-1.0, checked=True)
+            self.posterior.update(x, reward, at, weight=-1.0)
 
-    def _check(self, context: Context) -> NDArray:
-        features = super()._check(context)
-        if features.shape[-1] != self.posterior.n_features:
-            raise ValueError(
-                f"context.features must have {self.posterior.n_features} columns: "
-                f"got {features.shape[-1]}"
-            )
-        if features.dtype != self.posterior.dtype:
-            return features.astype(self.posterior.dtype)
-        return features
+    def _features(self, context: Context) -> NDArray:
+        """Return the features, checked and of the posterior's type."""
+        features = self._check(context)
+        if features.dtype == self.posterior.dtype:
+            return features
+        return features.astype(self.posterior.dtype)
 
 
 class LinUCBAgent(DisjointAgent):
@@ -140,7 +138,7 @@ class LinUCBAgent(DisjointAgent):
 
     def scores(self, context: Context) -> NDArray:
         """Return the upper confidence bounds, shape (n_arms,) or (W, n_arms)."""
-        x = self._check(context)
+        x = self._features(context)
         prediction, width = self.posterior.predict_with_width(x)
         return prediction + self.alpha * width
 
@@ -172,9 +170,8 @@ class EpsilonGreedyAgent(DisjointAgent):
 
     def select(self, context: Context) -> int | NDArray[np.int64]:
         """Choose the best arm, or now and then any."""
+        scores = self.scores(context)
         explore, which, tie = (self._dice.throw() for _ in range(3))
         any_arm = (which * self.n_arms).astype(int)
-        arm = np.where(
-            explore < self.epsilon, any_arm, self._best(self.scores(context), tie)
-        )
+        arm = np.where(explore < self.epsilon, any_arm, self._best(scores, tie))
         return int(arm) if arm.ndim == 0 else arm

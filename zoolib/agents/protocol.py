@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._checks import as_ids, as_number, as_size
+from zoolib._checks import as_ids, as_size
 from zoolib._random import stream
 
 # Scores that differ by less than this part of the best (or of 1) are the same number, rounded differently.
@@ -119,6 +119,8 @@ class Agent:
         Number of worlds W played in step. Without it, there is no worlds axis.
     seed : int or sequence of int, default 0
         Seed of what the agent leaves to chance; with worlds, one number for all or one each.
+    n_features : int, optional
+        Number d of features that contexts must have; any if omitted.
 
     Raises
     ------
@@ -131,12 +133,14 @@ class Agent:
         n_arms: int,
         n_worlds: int | None = None,
         seed: int | Sequence[int] = 0,
+        n_features: int | None = None,
     ) -> None:
         self.n_arms = as_size("n_arms", n_arms)
         self.n_worlds = None if n_worlds is None else as_size("n_worlds", n_worlds)
         # The index of all worlds, to stand before an arm's: empty for one world without the axis.
         self._worlds = () if n_worlds is None else (np.arange(self.n_worlds),)
         self._shape = (*map(len, self._worlds), self.n_arms)
+        self.n_features = n_features
         self.reseed(seed)
 
     def reseed(self, seed: int | Sequence[int]) -> None:
@@ -183,19 +187,22 @@ class Agent:
         """
         self._check(context)
         if self.n_worlds is None:
-            arm, reward = _one_arm(arm, self.n_arms), as_number("reward", reward)
-            finite = math.isfinite(reward)
+            arm, reward = _one_arm(arm, self.n_arms), _one_reward(reward)
         else:
-            arm = as_ids("arm", arm, self.n_arms)
-            reward = np.asarray(reward, np.float64)
+            # Copies: an agent may keep them, and the caller may use the arrays again.
+            arm = as_ids("arm", arm, self.n_arms).copy()
+            reward = np.array(reward)
+            if reward.dtype.kind not in "fiub":
+                raise TypeError(
+                    f"reward must hold real numbers: got dtype {reward.dtype}"
+                )
             for name, given in (("arm", arm), ("reward", reward)):
                 if given.shape != (self.n_worlds,):
                     raise ValueError(
                         f"{name} must have shape {(self.n_worlds,)}: got {given.shape}"
                     )
-            finite = np.isfinite(reward).all()
-        if not finite:
-            raise ValueError(f"reward must be finite: got {reward}")
+            if not np.isfinite(reward).all():
+                raise ValueError(f"reward must be finite: got {reward}")
         self.learn(context, (*self._worlds, arm), reward)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
@@ -219,17 +226,29 @@ class Agent:
 
     def _check(self, context: Context) -> NDArray:
         """Return the features, if they are those of this agent's arms and worlds."""
-        features = context.features
-        if features.shape[:-1] != self._shape:
+        features, d = context.features, self.n_features
+        *shape, columns = features.shape
+        if tuple(shape) != self._shape or d not in (None, columns):
             raise ValueError(
-                f"context.features must have shape {(*self._shape, 'd')}: got {features.shape}"
+                f"context.features must have shape {(*self._shape, d or 'd')}: got {features.shape}"
             )
         return features
 
 
-def _one_arm(arm: ArrayLike, n_arms: int) -> int:
+def _one_reward(reward: float) -> float:
+    """Return a single reward as a finite float; True is a click."""
+    if not isinstance(reward, (float, int, np.number, np.bool_)):
+        raise TypeError(f"reward must be a number: got {reward!r}")
+    if not math.isfinite(reward):
+        raise ValueError(f"reward must be finite: got {reward}")
+    return float(reward)
+
+
+def _one_arm(arm: int, n_arms: int) -> int:
     """Return a single arm as an int in 0 … n_arms - 1."""
     try:
+        if isinstance(arm, bool):
+            raise TypeError
         arm = operator.index(arm)
     except TypeError:
         raise TypeError(f"arm must be a whole number: got {arm!r}") from None

@@ -1,0 +1,620 @@
+import copy
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from zoolib import FeatureEngineer, ZooplusSimulator
+from zoolib._random import stream
+from zoolib.agents import (
+    Agent,
+    Context,
+    DisjointAgent,
+    EpsilonGreedyAgent,
+    LinUCBAgent,
+    OracleAgent,
+    RandomAgent,
+    RevealedContext,
+    StaticAgent,
+)
+from zoolib.agents.protocol import Dice
+
+NAN, INF = float("nan"), float("inf")
+ALPHA, RIDGE = 0.7, 2.5
+
+
+def normal(seed, *shape):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def bare(*shape):
+    """A context in which features say nothing."""
+    return Context(np.zeros(shape[:-1], int), np.zeros((*shape, 1)))
+
+
+def state_of(agent):
+    posterior = agent.posterior
+    return [posterior.A, posterior.b, posterior.A_inv, posterior.mean]
+
+
+def same(before, after):
+    return all((x == y).all() for x, y in zip(before, after, strict=True))
+
+
+def bounds_from_scratch(agent, rows, features):
+    """Upper confidence bounds by one solve for each arm, from the rows it was shown."""
+    scores = []
+    for arm, x in enumerate(features):
+        mine = [row for row in rows if row[0] == arm]
+        seen = np.array([row[1] for row in mine]).reshape(-1, len(x))
+        reward = np.array([row[2] for row in mine])
+        weight = agent.discount ** np.arange(len(mine))[::-1]
+        prior = agent.posterior.prior[arm] if agent.discount < 1 else RIDGE
+        A = prior * np.eye(len(x)) + (weight[:, None] * seen).T @ seen
+        mean, spread = np.linalg.solve(A, np.stack([(weight * reward) @ seen, x]).T).T
+        scores.append(x @ mean + ALPHA * np.sqrt(x @ spread))
+    return np.array(scores)
+
+
+@pytest.mark.parametrize("forget", [{}, {"discount": 0.997}, {"window": 500}])
+def test_linucb_equals_one_solve_for_each_arm(forget):
+    rng = np.random.default_rng(0)
+    agent = LinUCBAgent(5, 4, alpha=ALPHA, ridge=RIDGE, **forget)
+    rows = []
+    for step in range(10_000):
+        features = rng.normal(size=(5, 4))
+        # The fourth arm is seldom shown, the fifth never.
+        arm = 3 if step % 400 == 0 else int(rng.integers(3))
+        reward = features[arm].sum() + rng.normal()
+        agent.update(Context(0, features), arm, reward)
+        rows.append((arm, features[arm], reward))
+        if step in (0, 30, 499, 500, 501, 5000, 9999):
+            remembered = rows[-500:] if "window" in forget else rows
+            features = rng.normal(size=(5, 4))
+            expected = bounds_from_scratch(agent, remembered, features)
+            context = Context(0, features)
+            assert np.allclose(agent.scores(context), expected, rtol=0, atol=1e-9)
+            assert agent.select(context) == expected.argmax()
+    assert agent.posterior.prior[4] == RIDGE
+
+
+def test_linucb_equals_the_contextualbandits_package():
+    online = pytest.importorskip("contextualbandits.online")
+    rng = np.random.default_rng(0)
+    ours = LinUCBAgent(5, 4, alpha=ALPHA, ridge=RIDGE)
+    theirs = online.LinUCB(
+        nchoices=5,
+        alpha=ALPHA,
+        lambda_=RIDGE,
+        fit_intercept=False,
+        use_float=False,
+        method="sm",
+        ucb_from_empty=True,
+    )
+    for _ in range(20):
+        x, arm = rng.normal(size=(500, 4)), rng.integers(4, size=500)
+        reward = (rng.random(500) < 0.3).astype(float)
+        theirs.partial_fit(x, arm, reward)
+        for row, a, r in zip(x, arm, reward, strict=True):
+            ours.update(Context(0, np.tile(row, (5, 1))), int(a), r)
+        for row, scores in zip(x[:5], theirs.decision_function(x[:5]), strict=True):
+            context = Context(0, np.tile(row, (5, 1)))
+            assert np.allclose(ours.scores(context), scores, rtol=0, atol=1e-9)
+
+
+def test_a_greedy_agent_predicts_what_linucb_adds_its_bonus_to():
+    context = Context(0, normal(0, 3, 2))
+    greedy, bold = DisjointAgent(3, 2), LinUCBAgent(3, 2, alpha=ALPHA)
+    timid = LinUCBAgent(3, 2, alpha=0)
+    for agent in (greedy, bold, timid):
+        for step in range(20):
+            agent.update(Context(0, normal(step, 3, 2)), step % 2, 1.0 + step)
+    prediction = greedy.posterior.predict(context.features)
+    width = greedy.posterior.width(context.features)
+    assert (greedy.scores(context) == prediction).all()
+    assert np.allclose(timid.scores(context), prediction)
+    assert np.allclose(bold.scores(context), prediction + ALPHA * width)
+
+
+def test_only_the_last_steps_count_in_a_window_whichever_arms_they_showed():
+    contexts = [Context([0, 0], normal(n, 2, 3, 2)) for n in range(40)]
+    arms, rewards = np.random.default_rng(0).integers(3, size=(40, 2)), normal(1, 40, 2)
+    long, short = (LinUCBAgent(3, 2, n_worlds=2, window=7) for _ in range(2))
+    for n, played in enumerate(zip(contexts, arms, rewards, strict=True)):
+        long.update(*played)
+        if n >= 33:
+            short.update(*played)
+    assert np.allclose(long.scores(contexts[0]), short.scores(contexts[0]), atol=1e-9)
+    assert len(long._recent) == 7
+
+
+def test_a_discount_ticks_only_for_the_arm_shown():
+    agent = LinUCBAgent(2, 1, discount=0.5)
+    context = Context(0, np.ones((2, 1)))
+    for arm, reward in ((0, 1.0), (0, 3.0), (1, 5.0)):
+        agent.update(context, arm, reward)
+    assert agent.posterior.A.ravel() == pytest.approx([0.25 + 0.5 + 1, 0.5 + 1])
+    assert agent.posterior.b.ravel() == pytest.approx([0.5 + 3.0, 5.0])
+
+
+N_WORLDS, SEEDS = 3, [11, 5, 2]
+
+
+def table(*shape):
+    """Values with many ties."""
+    return np.random.default_rng(0).integers(3, size=shape) / 2
+
+
+AGENTS = {
+    "linucb": lambda w, n: LinUCBAgent(10, 9, 0.5, n_worlds=n),
+    "discounted": lambda w, n: LinUCBAgent(10, 9, 0.5, n_worlds=n, discount=0.9),
+    "window": lambda w, n: LinUCBAgent(10, 9, 0.5, n_worlds=n, window=50),
+    "single precision": lambda w, n: LinUCBAgent(
+        10, 9, 0.5, n_worlds=n, dtype=np.float32
+    ),
+    "epsilon-greedy": lambda w, n: EpsilonGreedyAgent(10, 9, 0.3, n_worlds=n),
+    "random": lambda w, n: RandomAgent(10, n_worlds=n),
+    "static": lambda w, n: StaticAgent(table(N_WORLDS, 20, 10)[w]),
+    "oracle": lambda w, n: OracleAgent(10, n_worlds=n),
+}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_agents_in_step_choose_as_if_alone(name):
+    features = FeatureEngineer([ZooplusSimulator(10, 20, seed) for seed in SEEDS])
+    rng = np.random.default_rng(0)
+    together = AGENTS[name](slice(None), N_WORLDS)
+    together.reseed(SEEDS)
+    alone = [AGENTS[name](w, None) for w in range(N_WORLDS)]
+    for agent, seed in zip(alone, SEEDS, strict=True):
+        agent.reseed(seed)
+    shown, ties = [], 0
+    for step in range(500):
+        users = rng.integers(20, size=N_WORLDS)
+        context = RevealedContext(
+            users, features.transform(users), table(N_WORLDS, 20, 10)[range(3), users]
+        )
+        arm = together.select(context)
+        singles = [agent.select(context.of_world(w)) for w, agent in enumerate(alone)]
+        assert arm.tolist() == singles
+        assert all(type(single) is int for single in singles)
+        scores = together.scores(context)
+        near = np.isclose(scores, scores.max(axis=-1, keepdims=True))
+        ties += (near.sum(axis=-1) > 1).sum()
+        shown.append(arm)
+        if step % 4:  # who learns all the time sees few ties
+            continue
+        reward = rng.integers(2, size=N_WORLDS) * (step > 250)
+        together.update(context, arm, reward)
+        for w, agent in enumerate(alone):
+            agent.update(context.of_world(w), singles[w], int(reward[w]))
+    assert ties > 100
+    assert not np.array_equal(*np.array(shown).T[:2])
+
+
+@pytest.mark.parametrize("n_worlds", [None, 3])
+def test_the_seed_decides_what_is_left_to_chance(n_worlds):
+    context = bare(4) if n_worlds is None else bare(3, 4)
+
+    def choices(seed):
+        agent = RandomAgent(4, n_worlds, seed)
+        return [np.array(agent.select(context)) for _ in range(100)]
+
+    assert np.array_equal(choices(1), choices(1))
+    assert not np.array_equal(choices(1), choices(2))
+    agent = RandomAgent(4, n_worlds, seed=9)
+    agent.select(context)
+    agent.reseed(1)
+    assert np.array_equal([agent.select(context) for _ in range(100)], choices(1))
+
+
+def test_each_world_throws_the_numbers_of_its_own_stream():
+    dice, single = Dice([4, 5], 2), Dice(5, None)
+    throws = np.array([dice.throw() for _ in range(2500)]).T
+    assert (throws == [stream(seed, "agent").random(2500) for seed in (4, 5)]).all()
+    assert [single.throw() for _ in range(2500)] == throws[1].tolist()
+
+
+def test_one_seed_serves_all_worlds_and_many_serve_one_each():
+    one, many = RandomAgent(9, 3, seed=4), RandomAgent(9, 3, seed=(4, 5, 4))
+    shared = np.array([one.select(bare(3, 9)) for _ in range(200)])
+    own = np.array([many.select(bare(3, 9)) for _ in range(200)])
+    assert (shared[:, [0]] == shared).all()
+    assert (own[:, 0] == own[:, 2]).all()
+    assert (own[:, 0] == shared[:, 0]).all()
+    assert (own[:, 0] != own[:, 1]).any()
+
+
+def chance_that_uniform(arms, among):
+    assert set(arms) == set(among)
+    return stats.chisquare(np.bincount(arms)[among]).pvalue
+
+
+def test_ties_are_broken_uniformly():
+    agent = StaticAgent([[0.1, 0.5, 0.5, 0.2, 0.5, -1.0]], seed=1)
+    arms = [agent.select(bare(6)) for _ in range(6000)]
+    assert chance_that_uniform(arms, [1, 2, 4]) > 0.001
+
+
+def test_ties_of_one_world_leave_the_others_alone():
+    predictions = [[[0, 1, 2]], [[2, 0, 2]], [[3, 1, 2]], [[1, 1, 1]]]
+    agent = StaticAgent(np.array(predictions, float), seed=[0, 1, 2, 3])
+    arms = np.array([agent.select(bare(4, 3)) for _ in range(3000)]).T
+    assert set(arms[0]) == {2}
+    assert chance_that_uniform(arms[1], [0, 2]) > 0.001
+    assert set(arms[2]) == {0}
+    assert chance_that_uniform(arms[3], [0, 1, 2]) > 0.001
+
+
+@pytest.mark.parametrize(
+    ("scores", "tied"),
+    [
+        ([0.5, 0.5 + 1e-10], True),
+        ([0.5, 0.5 + 2e-10], False),
+        ([0.0, 0.9e-10], True),
+        ([0.0, 1.1e-10], False),
+        ([1e6, 1e6 + 0.9e-4], True),
+        ([1e6, 1e6 + 1.2e-4], False),
+        ([-1e6 - 0.9e-4, -1e6], True),
+        ([-1e6 - 1.2e-4, -1e6], False),
+        (np.array([0.5, 0.5 + 1e-5], np.float32), True),
+        (np.array([0.5, 0.5 + 2e-5], np.float32), False),
+    ],
+)
+def test_scores_closer_than_rounding_are_ties(scores, tied):
+    agent = StaticAgent([scores])
+    assert {agent.select(bare(2)) for _ in range(40)} == ({0, 1} if tied else {1})
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("kind", [LinUCBAgent, DisjointAgent])
+def test_arms_that_learnt_the_same_in_another_order_are_ties(kind, dtype):
+    agent = kind(2, 6, dtype=dtype)
+    x, reward = normal(0, 300, 6), normal(1, 300)
+    for arm, order in ((0, slice(None)), (1, slice(None, None, -1))):
+        for row, r in zip(x[order], reward[order], strict=True):
+            agent.update(Context(0, [row, row]), arm, r)
+    context = Context(0, np.tile(normal(2, 6), (2, 1)))
+    scores = agent.scores(context)
+    assert scores.dtype == dtype
+    assert scores[0] != scores[1]
+    assert {agent.select(context) for _ in range(40)} == {0, 1}
+
+
+def test_chance_is_uniform_over_all_arms():
+    agent = RandomAgent(7, seed=3)
+    arms = [agent.select(bare(7)) for _ in range(7000)]
+    assert chance_that_uniform(arms, range(7)) > 0.001
+    assert agent.scores(bare(7)).tolist() == [0] * 7
+    together = RandomAgent(7, n_worlds=2, seed=[3, 4])
+    assert together.scores(bare(2, 7)).shape == (2, 7)
+    arm = together.select(bare(2, 7))
+    assert arm.dtype.kind == "i"
+    assert arm.tolist() == [arms[0], RandomAgent(7, seed=4).select(bare(7))]
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
+def test_epsilon_is_the_rate_of_random_arms(epsilon):
+    agent = EpsilonGreedyAgent(4, 1, epsilon, seed=2)
+    context = Context(0, np.ones((4, 1)))
+    agent.update(context, 2, 1.0)
+    arms = np.array([agent.select(context) for _ in range(8000)])
+    others = arms[arms != 2]
+    rate = 0.75 * epsilon
+    assert abs(len(others) / 8000 - rate) <= 4 * np.sqrt(rate * (1 - rate) / 8000)
+    if epsilon:
+        assert chance_that_uniform(others, [0, 1, 3]) > 0.001
+
+
+def test_exploring_is_no_matter_of_the_arm_or_the_tie():
+    agent = EpsilonGreedyAgent(2, 1, 0.5)
+    arms = [agent.select(Context(0, np.ones((2, 1)))) for _ in range(6000)]
+    assert chance_that_uniform(arms, [0, 1]) > 0.001
+    followed = np.bincount(np.array(arms[:-1]) * 2 + arms[1:])
+    assert stats.chisquare(followed).pvalue > 0.001
+
+
+def test_the_static_agent_shows_the_best_of_its_table():
+    predictions = normal(0, 5, 4)
+    agent = StaticAgent(predictions)
+    assert agent.n_arms == 4
+    for user in range(5):
+        context = Context(user, np.zeros((4, 2)))
+        assert agent.select(context) == predictions[user].argmax()
+        assert (agent.scores(context) == predictions[user]).all()
+        agent.update(context, 1, 100.0)
+    assert agent.select(Context(3, np.zeros((4, 2)))) == predictions[3].argmax()
+
+
+def test_a_static_agent_of_many_worlds_has_a_table_for_each():
+    predictions = normal(0, 2, 5, 4).astype(np.float32)
+    agent = StaticAgent(predictions)
+    assert (agent.n_worlds, agent.n_arms) == (2, 4)
+    context = Context([3, 0], np.zeros((2, 4, 1)))
+    assert (agent.scores(context) == predictions[[0, 1], [3, 0]]).all()
+    assert (agent.select(context) == predictions[[0, 1], [3, 0]].argmax(-1)).all()
+
+
+@pytest.mark.parametrize("dtype", [int, bool, np.float16, np.float32, np.float64])
+def test_tables_of_any_real_numbers_will_do(dtype):
+    agent = StaticAgent(np.array([[0, 1, 0]], dtype))
+    assert agent.select(bare(3)) == 1
+
+
+@pytest.mark.parametrize(
+    "predictions",
+    [[0.1, 0.2], np.zeros((1, 2, 3, 4)), 0.5, [[0.1, NAN]], [[0.1, INF]]],
+)
+def test_tables_are_checked(predictions):
+    with pytest.raises(ValueError, match="predictions"):
+        StaticAgent(predictions)
+
+
+def test_the_oracle_shows_the_truth_and_asks_for_it():
+    agent = OracleAgent(3)
+    assert agent.needs_truth
+    assert not getattr(RandomAgent(3), "needs_truth", False)
+    context = RevealedContext(0, np.zeros((3, 2)), [0.2, 0.1, 0.7])
+    assert agent.select(context) == 2
+    assert agent.scores(context).tolist() == [0.2, 0.1, 0.7]
+    with pytest.raises(TypeError, match=r"context.*RevealedContext.*got Context"):
+        agent.select(bare(3))
+    with pytest.raises(ValueError, match=r"context\.features"):
+        agent.select(RevealedContext(0, np.zeros((4, 2)), [0.2, 0.1, 0.7, 0.1]))
+
+
+def test_a_world_of_a_context_is_a_context():
+    features, truth = normal(0, 2, 3, 5), normal(1, 2, 3)
+    plain = Context([4, 7], features)
+    revealed = RevealedContext([4, 7], features, truth)
+    for w in range(2):
+        for context in (plain, revealed):
+            one = context.of_world(w)
+            assert type(one) is type(context)
+            assert one.user_id == [4, 7][w]
+            assert (one.features == features[w]).all()
+        assert (one.expected_reward == truth[w]).all()
+
+
+@pytest.mark.parametrize(
+    ("user_id", "features", "error", "words"),
+    [
+        (0.0, np.ones((3, 2)), TypeError, ["user_id", "float64"]),
+        (True, np.ones((3, 2)), TypeError, ["user_id", "bool"]),
+        ("0", np.ones((3, 2)), TypeError, ["user_id", "<U1"]),
+        (None, np.ones((3, 2)), TypeError, ["user_id", "object"]),
+        (0, [["a", "b"]], TypeError, ["features", "<U1"]),
+        (0, [[None, 1.0]], TypeError, ["features", "object"]),
+        (0, np.ones((3, 2), complex), TypeError, ["features", "complex"]),
+        (0, np.ones(3), ValueError, ["features", "(3,)"]),
+        (0, np.ones((2, 3, 2)), ValueError, ["features", "(2, 3, 2)", "()"]),
+        ([0, 1], np.ones((3, 2)), ValueError, ["features", "(3, 2)", "(2,)"]),
+        ([0, 1], np.ones((3, 4, 2)), ValueError, ["features", "(3, 4, 2)", "(2,)"]),
+        ([[0]], np.ones((1, 1, 4, 2)), ValueError, ["features", "(1, 1, 4, 2)"]),
+        (0, [[0.0, NAN]], ValueError, ["features", "finite"]),
+        (0, [[0.0, -INF]], ValueError, ["features", "finite"]),
+    ],
+)
+def test_contexts_are_checked(user_id, features, error, words):
+    with pytest.raises(error) as refusal:
+        Context(user_id, features)
+    assert all(word in str(refusal.value) for word in words), str(refusal.value)
+
+
+def assert_refused(agent, arguments, error, word):
+    """The update is refused, and the agent goes on as if nothing had happened."""
+    undisturbed = copy.deepcopy(agent)
+    with pytest.raises(error, match=word):
+        agent.update(**arguments)
+    assert same(state_of(agent), state_of(undisturbed))
+    context = Context(np.zeros(agent._shape[:-1], int), normal(5, *agent._shape, 2))
+    arm, reward = (0, 1.0) if agent.n_worlds is None else ([0] * 3, [1.0] * 3)
+    for one in (agent, undisturbed):
+        for _ in range(3):
+            one.update(context, arm, reward)
+    assert same(state_of(agent), state_of(undisturbed))
+    assert np.array_equal(agent.select(context), undisturbed.select(context))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "word"),
+    [
+        ({"arm": 3}, ValueError, "arm.*0 … 2.*3"),
+        ({"arm": -1}, ValueError, "arm.*-1"),
+        ({"arm": 1.0}, TypeError, r"arm.*1\.0"),
+        ({"arm": np.float64(1)}, TypeError, "arm"),
+        ({"arm": True}, TypeError, "arm.*True"),
+        ({"arm": np.True_}, TypeError, "arm.*True"),
+        ({"arm": "1"}, TypeError, "arm.*'1'"),
+        ({"arm": None}, TypeError, "arm.*None"),
+        ({"arm": [1]}, (TypeError, ValueError), "arm"),
+        ({"arm": np.array([1])}, (TypeError, ValueError), "arm"),
+        ({"reward": NAN}, ValueError, "reward.*finite.*nan"),
+        ({"reward": -INF}, ValueError, "reward.*finite.*-inf"),
+        ({"reward": "1"}, TypeError, "reward.*'1'"),
+        ({"reward": None}, TypeError, "reward.*None"),
+        ({"reward": [1.0]}, (TypeError, ValueError), "reward"),
+        ({"reward": 1j}, TypeError, "reward.*1j"),
+        ({"context": Context(0, np.ones((2, 2)))}, ValueError, r"context\.features"),
+        ({"context": Context(0, np.ones((4, 2)))}, ValueError, r"context\.features"),
+        ({"context": Context(0, np.ones((3, 1)))}, ValueError, r"context\.features"),
+        ({"context": Context(0, np.ones((3, 3)))}, ValueError, r"context\.features"),
+        (
+            {"context": Context([0], np.ones((1, 3, 2)))},
+            ValueError,
+            r"context\.features.*\(1, 3, 2\)",
+        ),
+    ],
+)
+def test_a_refused_reward_changes_nothing(arguments, error, word):
+    agent = LinUCBAgent(3, 2, window=4)
+    for step in range(6):
+        agent.update(Context(0, normal(step, 3, 2)), step % 2, 1.0 * step)
+    good = {"context": Context(0, normal(9, 3, 2)), "arm": 1, "reward": 1.0}
+    assert_refused(agent, good | arguments, error, word)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "word"),
+    [
+        ({"arm": 1}, ValueError, r"arm.*\(3,\).*\(\)"),
+        ({"arm": [0, 1]}, ValueError, r"arm.*\(3,\).*\(2,\)"),
+        ({"arm": [[0, 1, 2]]}, ValueError, r"arm.*\(3,\).*\(1, 3\)"),
+        ({"arm": [0, 1, 4]}, ValueError, "arm.*0 … 3.*4"),
+        ({"arm": [0, -1, 1]}, ValueError, "arm.*-1"),
+        ({"arm": [0.0, 1.0, 2.0]}, TypeError, "arm.*float64"),
+        ({"arm": [True, False, True]}, TypeError, "arm.*bool"),
+        ({"arm": ["0", "1", "2"]}, TypeError, "arm.*<U1"),
+        ({"reward": 1.0}, ValueError, r"reward.*\(3,\).*\(\)"),
+        ({"reward": [1.0, 0.0]}, ValueError, r"reward.*\(3,\).*\(2,\)"),
+        ({"reward": [1.0, NAN, 0.0]}, ValueError, "reward.*finite"),
+        ({"reward": [1.0, 0.0, INF]}, ValueError, "reward.*finite"),
+        ({"reward": ["1", "0", "1"]}, (TypeError, ValueError), "reward"),
+        ({"reward": ["a", "b", "c"]}, (TypeError, ValueError), "reward"),
+        ({"reward": [None] * 3}, (TypeError, ValueError), "reward"),
+        ({"context": Context(0, np.ones((4, 2)))}, ValueError, r"context\.features"),
+        (
+            {"context": Context([0] * 2, np.ones((2, 4, 2)))},
+            ValueError,
+            r"context\.features.*\(2, 4, 2\)",
+        ),
+        (
+            {"context": Context([0] * 3, np.ones((3, 3, 2)))},
+            ValueError,
+            r"context\.features.*\(3, 3, 2\)",
+        ),
+        (
+            {"context": Context([0] * 3, np.ones((3, 4, 3)))},
+            ValueError,
+            r"context\.features.*2 columns.*3",
+        ),
+    ],
+)
+def test_a_refused_reward_of_one_world_changes_nothing_in_any(arguments, error, word):
+    agent = LinUCBAgent(4, 2, n_worlds=3, window=4)
+    for step in range(6):
+        agent.update(Context([0] * 3, normal(step, 3, 4, 2)), [0, 1, 2], normal(0, 3))
+    good = {
+        "context": Context([0] * 3, normal(9, 3, 4, 2)),
+        "arm": [0, 1, 3],
+        "reward": [1.0, 0.0, 1.0],
+    }
+    assert_refused(agent, good | arguments, error, word)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_no_agent_chooses_among_arms_it_does_not_have(name):
+    agent = AGENTS[name](0, None)
+    with pytest.raises(ValueError, match=r"context\.features.*\(10, 'd'\).*\(9, 9\)"):
+        agent.select(RevealedContext(0, np.zeros((9, 9)), np.zeros(9)))
+
+
+@pytest.mark.parametrize("forget", [{}, {"discount": 0.9}, {"window": 3}])
+def test_arrays_may_be_used_again_after_an_update(forget):
+    agent, undisturbed = (LinUCBAgent(4, 2, n_worlds=3, **forget) for _ in range(2))
+    arm, reward = np.zeros(3, int), np.zeros(3)
+    for step in range(8):
+        features = normal(step, 3, 4, 2)
+        arm[:], reward[:] = (step + np.arange(3)) % 4, step
+        undisturbed.update(Context([0] * 3, features.copy()), arm.copy(), [step] * 3)
+        agent.update(Context([0] * 3, features), arm, reward)
+        features[:] = arm[:] = reward[:] = 0
+    assert same(state_of(agent), state_of(undisturbed))
+
+
+@pytest.mark.parametrize("dtype", [int, bool, np.uint8, np.float32])
+def test_features_may_be_any_real_numbers(dtype):
+    features = np.random.default_rng(0).integers(2, size=(3, 4)).astype(dtype)
+    agent, expected = LinUCBAgent(3, 4), LinUCBAgent(3, 4)
+    for arm in (0, 1, 1):
+        agent.update(Context(0, features), arm, 1)
+        expected.update(Context(0, features.astype(float)), arm, 1.0)
+    assert same(state_of(agent), state_of(expected))
+    scores = agent.scores(Context(0, features))
+    assert (scores == expected.scores(Context(0, features.astype(float)))).all()
+    assert agent.select(Context(0, features)) == 2
+
+
+@pytest.mark.parametrize("forget", [{}, {"discount": 0.99}, {"window": 100}])
+def test_single_precision_stays_close(forget):
+    single, double = (
+        LinUCBAgent(3, 4, ridge=RIDGE, dtype=dtype, **forget)
+        for dtype in (np.float32, np.float64)
+    )
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        context = Context(0, rng.normal(size=(3, 4)))
+        arm, reward = int(rng.integers(3)), rng.normal()
+        single.update(context, arm, reward)
+        double.update(context, arm, reward)
+    assert single.posterior.mean.dtype == np.float32
+    assert np.allclose(single.scores(context), double.scores(context), atol=1e-3)
+    assert not np.array_equal(single.scores(context), double.scores(context))
+
+
+def test_an_agent_that_does_not_learn_needs_scores_only():
+    class LastArm(Agent):
+        def scores(self, context):
+            return np.arange(self.n_arms, dtype=float)
+
+    agent = LastArm(5)
+    assert agent.select(bare(5)) == 4
+    agent.update(bare(5), 2, 1.0)
+    with pytest.raises(ValueError, match="arm"):
+        agent.update(bare(5), 5, 1.0)
+    with pytest.raises(NotImplementedError, match="Agent scores no arms"):
+        Agent(5).select(bare(5))
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "error", "word"),
+    [
+        (RandomAgent, {"n_arms": 0}, ValueError, "n_arms"),
+        (RandomAgent, {"n_arms": 2.0}, TypeError, "n_arms"),
+        (RandomAgent, {"n_worlds": 0}, ValueError, "n_worlds"),
+        (RandomAgent, {"n_worlds": -1}, ValueError, "n_worlds"),
+        (RandomAgent, {"n_worlds": 1.0}, TypeError, "n_worlds"),
+        (RandomAgent, {"seed": -1}, ValueError, "seed"),
+        (RandomAgent, {"seed": 0.5}, TypeError, "seed"),
+        (RandomAgent, {"seed": None}, TypeError, "seed"),
+        (RandomAgent, {"seed": [0, 1]}, ValueError, "seed.*1 worlds.*2"),
+        (RandomAgent, {"seed": []}, ValueError, "seed.*0"),
+        (RandomAgent, {"n_worlds": 3, "seed": [0, 1]}, ValueError, "seed.*3 worlds.*2"),
+        (RandomAgent, {"n_worlds": 2, "seed": [0, -1]}, ValueError, "seed.*-1"),
+        (RandomAgent, {"n_worlds": 2, "seed": [0, 1.5]}, TypeError, "seed"),
+        (LinUCBAgent, {"alpha": -0.1}, ValueError, "alpha"),
+        (LinUCBAgent, {"alpha": NAN}, ValueError, "alpha"),
+        (LinUCBAgent, {"alpha": INF}, ValueError, "alpha"),
+        (LinUCBAgent, {"alpha": "1"}, TypeError, "alpha"),
+        (LinUCBAgent, {"ridge": 0.0}, ValueError, "ridge"),
+        (LinUCBAgent, {"n_features": 0}, ValueError, "n_features"),
+        (LinUCBAgent, {"dtype": int}, TypeError, "dtype"),
+        (LinUCBAgent, {"n_worlds": 0}, ValueError, "n_worlds"),
+        (LinUCBAgent, {"discount": 0.0}, ValueError, "discount"),
+        (LinUCBAgent, {"discount": 1.1}, ValueError, "discount"),
+        (LinUCBAgent, {"discount": NAN}, ValueError, "discount"),
+        (LinUCBAgent, {"discount": None}, TypeError, "discount"),
+        (LinUCBAgent, {"window": 0}, ValueError, "window"),
+        (LinUCBAgent, {"window": 10.0}, TypeError, "window"),
+        (
+            LinUCBAgent,
+            {"window": 10, "discount": 0.9},
+            ValueError,
+            r"discount=0\.9.*window=10",
+        ),
+        (EpsilonGreedyAgent, {"epsilon": -0.1}, ValueError, "epsilon"),
+        (EpsilonGreedyAgent, {"epsilon": 1.1}, ValueError, "epsilon"),
+        (EpsilonGreedyAgent, {"epsilon": NAN}, ValueError, "epsilon"),
+        (EpsilonGreedyAgent, {"epsilon": "0.1"}, TypeError, "epsilon"),
+        (EpsilonGreedyAgent, {"seed": [1, 2]}, ValueError, "seed"),
+    ],
+)
+def test_arguments_are_checked(make, arguments, error, word):
+    usual = {"n_arms": 3} if make is RandomAgent else {"n_arms": 3, "n_features": 2}
+    with pytest.raises(error, match=word):
+        make(**(usual | arguments))
+
+
+def test_a_window_and_no_discount_go_together():
+    agent = LinUCBAgent(3, 2, discount=1.0, window=2)
+    assert (agent.window, agent.discount) == (2, 1.0)

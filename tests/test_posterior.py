@@ -1,0 +1,527 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zoolib.posterior import (
+    LEAST_FACTOR,
+    LEAST_PRIOR,
+    MOST_UPDATES_UNCHECKED,
+    TOLERANCE,
+    RidgePosterior,
+)
+
+RIDGE = 2.5
+
+
+def normal(seed, *shape):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def state_of(posterior):
+    return [posterior.A, posterior.b, posterior.A_inv, posterior.mean, posterior.prior]
+
+
+def same(before, after):
+    return all((x == y).all() for x, y in zip(before, after, strict=True))
+
+
+def learned(shape=(), d=3, n=40, dtype=np.float64, seed=0):
+    posterior = RidgePosterior(d, RIDGE, shape, dtype)
+    x, reward = normal(seed, n, *shape, d), normal(seed + 1, n, *shape)
+    for row, r in zip(x, reward, strict=True):
+        posterior.update(row, r)
+    return posterior
+
+
+def assert_solves(posterior, A, b, tolerance=1e-9):
+    """Every answer of the posterior is that of A and b, solved from scratch."""
+    x = normal(99, *b.shape)
+    mean = np.linalg.solve(A, b[..., None])[..., 0]
+    width = np.sqrt((x * np.linalg.solve(A, x[..., None])[..., 0]).sum(axis=-1))
+    near = {"rtol": tolerance, "atol": tolerance}
+    np.testing.assert_allclose(posterior.A, A, **near)
+    np.testing.assert_allclose(posterior.b, b, **near)
+    identity = np.broadcast_to(np.eye(b.shape[-1]), A.shape)
+    np.testing.assert_allclose(posterior.A_inv @ A, identity, **near)
+    np.testing.assert_allclose(posterior.mean, mean, **near)
+    np.testing.assert_allclose(posterior.width(x), width, **near)
+    np.testing.assert_allclose(posterior.predict(x), (x * mean).sum(axis=-1), **near)
+    both = posterior.predict_with_width(x)
+    np.testing.assert_allclose(both[0], posterior.predict(x), **near)
+    np.testing.assert_allclose(both[1], width, **near)
+    np.testing.assert_allclose(posterior.drift(), np.zeros(b.shape[:-1]), atol=1e-9)
+
+
+def everything(rng):
+    return ()
+
+
+def one_of_three(rng):
+    return (int(rng.integers(3)),)
+
+
+def two_of_three(rng):
+    return (rng.permutation(3)[:2],)
+
+
+def a_slice(rng):
+    return (slice(0, 3),)
+
+
+def one_in_a_world(rng):
+    return (int(rng.integers(2)), int(rng.integers(3)))
+
+
+def one_in_each_world(rng):
+    return (np.arange(2), rng.integers(3, size=2))
+
+
+def a_whole_world(rng):
+    return (int(rng.integers(2)),)
+
+
+@pytest.mark.parametrize(
+    ("shape", "select"),
+    [
+        ((), everything),
+        ((4,), everything),
+        ((4,), one_of_three),
+        ((4,), two_of_three),
+        ((4,), a_slice),
+        ((2, 4), everything),
+        ((2, 4), one_in_a_world),
+        ((2, 4), one_in_each_world),
+        ((2, 4), a_whole_world),
+    ],
+)
+def test_many_updates_equal_one_solve(shape, select):
+    rng = np.random.default_rng(3)
+    posterior = RidgePosterior(5, RIDGE, shape)
+    A = np.zeros((*shape, 5, 5)) + RIDGE * np.eye(5)
+    b = np.zeros((*shape, 5))
+    for _ in range(MOST_UPDATES_UNCHECKED + 200):
+        at = select(rng)
+        x = rng.normal(size=b[at].shape)
+        reward = rng.normal(size=x.shape[:-1])
+        posterior.update(x, reward, at)
+        A[at] += x[..., :, None] * x[..., None, :]
+        b[at] += reward[..., None] * x
+    assert_solves(posterior, A, b)
+    if select not in (everything, a_whole_world):
+        never = posterior.A[..., -1, :, :]
+        assert (never == RIDGE * np.eye(5)).all()
+
+
+def test_updates_of_different_selections_mix():
+    posterior = RidgePosterior(2, RIDGE, (3,))
+    posterior.update([1.0, 0.0], 2.0, (1,))
+    posterior.update(np.ones((3, 2)), [1.0, 2.0, 3.0])
+    posterior.update([[0.0, 1.0], [1.0, 1.0]], [1.0, -1.0], ([2, 1],))
+    A = [[[3.5, 1], [1, 3.5]], [[5.5, 2], [2, 4.5]], [[3.5, 1], [1, 4.5]]]
+    assert_solves(posterior, np.array(A), np.array([[1.0, 1], [3, 1], [3, 4]]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    shape=st.sampled_from([(), (3,), (2, 2)]),
+    steps=st.lists(
+        st.sampled_from(
+            ["learn", "undo", "forget", "decay", "read", "check", "rebuild", "reset"]
+        ),
+        max_size=30,
+    ),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_any_order_of_operations_keeps_the_sums(shape, steps, seed):
+    rng = np.random.default_rng(seed)
+    posterior = RidgePosterior(3, RIDGE, shape)
+    A, b, undo = np.zeros((*shape, 3, 3)), np.zeros((*shape, 3)), None
+
+    def add(at, x, reward, weight):
+        A[at] += weight * x[..., :, None] * x[..., None, :]
+        b[at] += weight * reward[..., None] * x
+
+    for step in steps:
+        if step in ("learn", "forget"):
+            single = tuple(int(rng.integers(n)) for n in shape)
+            some = (rng.permutation(shape[0])[:2],) if shape else ()
+            at = ((), single, some)[rng.integers(3)]
+            x, discount = rng.normal(size=b[at].shape), 1.0
+            if step == "forget":
+                discount = rng.choice([0.9, 0.3, 0.02])
+            undo = (at, x, rng.normal(size=x.shape[:-1]))
+            posterior.update(x, undo[2], at, discount=discount)
+            A[at] *= discount
+            b[at] *= discount
+            add(*undo, 1)
+        elif step == "undo" and undo:
+            posterior.update(undo[1], undo[2], undo[0], weight=-1.0)
+            add(*undo, -1)
+            undo = None
+        elif step == "decay":
+            discount = rng.choice([1.0, 0.9, 0.3])
+            posterior.decay(discount)
+            A *= discount
+            b *= discount
+            undo = None
+        elif step == "read":
+            assert posterior.A.shape == A.shape
+        elif step == "check":
+            posterior.check()
+        elif step in ("reset", "rebuild"):
+            x = rng.normal(size=(*shape, 4 if step == "rebuild" else 0, 3))
+            reward = rng.normal(size=x.shape[:-1])
+            posterior.rebuild(x, reward) if step == "rebuild" else posterior.reset()
+            A[:], b[:] = x.mT @ x, np.vecmat(reward, x)
+            assert (posterior.prior == RIDGE).all()
+            undo = None
+    assert (posterior.prior <= RIDGE).all()
+    prior = posterior.prior[..., None, None] * np.eye(3)
+    # Forgetting leaves matrices with condition numbers of up to 1e6.
+    assert_solves(posterior, A + prior, b, tolerance=1e-7)
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_a_row_taken_out_was_never_there(shape):
+    with_it, without = learned(shape), learned(shape)
+    x, reward = normal(7, *shape, 3), normal(8, *shape)
+    with_it.update(x, reward)
+    with_it.update(x, reward, weight=-1.0)
+    assert_solves(with_it, without.A, without.b)
+
+
+def test_a_weight_is_a_number_of_rows():
+    at_once, one_by_one = learned(), learned()
+    x = [1.0, -2.0, 0.5]
+    at_once.update(x, 0.7, weight=3.0)
+    for _ in range(3):
+        one_by_one.update(x, 0.7)
+    assert_solves(at_once, one_by_one.A, one_by_one.b)
+
+
+@pytest.mark.parametrize("discount", [0.997, 0.9, 0.02])
+@pytest.mark.parametrize("shape", [(), (4,)])
+def test_each_posterior_forgets_by_its_own_clock(shape, discount):
+    rng = np.random.default_rng(5)
+    posterior = RidgePosterior(4, RIDGE, shape)
+    rows = [[] for _ in range(4)]
+    for step in range(10_100):
+        # The third learns rarely, the last never.
+        place = 2 if step % 100 == 99 else step % 2
+        # Without news in the last direction only the prior keeps A invertible there.
+        x, reward = rng.normal(size=4) * [1, 1, 1, 0], rng.normal()
+        posterior.update(x, reward, (place,) if shape else (), discount=discount)
+        rows[place if shape else 0].append((*x, reward))
+    A, b = np.empty((4, 4, 4)), np.empty((4, 4))
+    for place, history in enumerate(rows):
+        x, reward = np.split(np.array(history).reshape(-1, 5), [4], axis=1)
+        weight = discount ** np.arange(len(x))[::-1, None]
+        prior = np.broadcast_to(posterior.prior, 4)[place]
+        A[place] = (weight * x).T @ x + prior * np.eye(4)
+        b[place] = (weight * reward * x).sum(axis=0)
+    assert_solves(posterior, A if shape else A[0], b if shape else b[0])
+    if shape:
+        assert posterior.prior[3] == RIDGE
+        assert (posterior.A[3] == RIDGE * np.eye(4)).all()
+
+
+@pytest.mark.parametrize("way", ["update", "decay"])
+@pytest.mark.parametrize("discount", [0.5, 0.97])
+def test_the_prior_fades_to_a_thousandth_and_no_further(way, discount):
+    posterior = RidgePosterior(2, RIDGE, (2,))
+    for n in range(1, 600):
+        if way == "update":
+            posterior.update([1.0, 0.0], 1.0, (0,), discount=discount)
+            assert posterior.prior[1] == RIDGE
+        else:
+            posterior.decay(discount)
+            assert posterior.prior[1] == posterior.prior[0]
+        # Where it is held may be seen once the factor is written, up to ten times earlier.
+        least = max(discount**n, LEAST_PRIOR) * RIDGE
+        most = max(discount**n, LEAST_PRIOR / LEAST_FACTOR) * RIDGE
+        assert least * (1 - 1e-9) <= posterior.prior[0] <= most * (1 + 1e-9)
+        assert posterior.A[0, 1, 1] == pytest.approx(posterior.prior[0])
+
+
+@pytest.mark.parametrize("shape", [(), (2, 3)])
+def test_decay_leaves_means_and_widens(shape):
+    posterior = learned(shape)
+    x = normal(4, *shape, 3)
+    A, b, A_inv, mean, prior = state_of(posterior)
+    width = posterior.width(x)
+    for n in range(1, 15):  # to 0.044: the factor is written into the arrays once
+        posterior.decay(0.8)
+        assert np.allclose(posterior.A, 0.8**n * A, rtol=1e-12)
+        assert np.allclose(posterior.b, 0.8**n * b, rtol=1e-12)
+        assert np.allclose(posterior.A_inv, A_inv / 0.8**n, rtol=1e-9)
+        assert np.allclose(posterior.mean, mean, rtol=1e-9)
+        assert np.allclose(posterior.width(x), width * 0.8 ** (-n / 2), rtol=1e-9)
+        assert np.allclose(posterior.prior, 0.8**n * prior)
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (2, 3)])
+def test_rebuild_equals_one_row_at_a_time(shape):
+    x, reward = normal(0, *shape, 30, 3), normal(1, *shape, 30)
+    slow, fast = RidgePosterior(3, RIDGE, shape), learned(shape, seed=5)
+    fast.decay(0.5)
+    for i in range(30):
+        slow.update(x[..., i, :], reward[..., i])
+    fast.rebuild(x, reward)
+    assert_solves(fast, slow.A, slow.b)
+    assert (fast.prior == RIDGE).all()
+    fast.update(x[..., 0, :], reward[..., 0], weight=-1.0)
+    slow.update(x[..., 0, :], reward[..., 0], weight=-1.0)
+    assert_solves(fast, slow.A, slow.b)
+
+
+def reset(posterior):
+    posterior.reset()
+
+
+def rebuild_from_nothing(posterior):
+    posterior.rebuild(
+        np.empty((*posterior.shape, 0, 3)), np.empty((*posterior.shape, 0))
+    )
+
+
+@pytest.mark.parametrize("forget", [reset, rebuild_from_nothing])
+@pytest.mark.parametrize("shape", [(), (2, 3)])
+def test_back_to_the_prior(shape, forget):
+    posterior, prior = learned(shape), RIDGE * np.eye(3)
+    posterior.decay(0.5)
+    forget(posterior)
+    assert same(state_of(posterior), state_of(RidgePosterior(3, RIDGE, shape)))
+    assert (prior == posterior.A).all()
+    assert (posterior.A_inv == np.eye(3) / RIDGE).all()
+    assert not posterior.b.any()
+    assert not posterior.mean.any()
+
+
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_samples_have_the_posteriors_mean_and_covariance(shape):
+    posterior = learned(shape, n=4)
+    posterior.decay(0.6)
+    n, scale = 20_000, 0.7
+    draws = posterior.sample(normal(1, n, *shape, 3), scale)
+    assert draws.shape == (n, *shape, 3)
+    expected = scale**2 * np.linalg.inv(posterior.A)
+    variance = np.diagonal(expected, axis1=-2, axis2=-1)
+    off = draws - posterior.mean
+    assert (abs(off.mean(axis=0)) < 4 * np.sqrt(variance / n)).all()
+    covariance = np.einsum("n...i,n...j->...ij", off, off) / n
+    error = expected**2 + variance[..., :, None] * variance[..., None, :]
+    assert (abs(covariance - expected) < 4 * np.sqrt(error / n)).all()
+
+
+def test_sampling_is_linear_in_the_normal_numbers():
+    posterior = learned()
+    posterior.decay(0.6)
+    assert np.allclose(posterior.sample(np.zeros(3)), posterior.mean)
+    moved = posterior.sample(np.eye(3)) - posterior.mean
+    assert np.allclose(moved.T @ moved, np.linalg.inv(posterior.A))
+    assert np.allclose(
+        posterior.sample(np.eye(3), scale=2.0) - posterior.mean, 2 * moved
+    )
+
+
+@pytest.mark.parametrize("error", [1e-6, np.nan])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_drift_is_measured_and_repaired_where_it_is(dtype, error):
+    posterior = learned((3,), dtype=dtype)
+    posterior.decay(0.5)
+    tolerance = TOLERANCE[np.dtype(dtype)]
+    A, b = posterior.A, posterior.b
+    error *= tolerance / TOLERANCE[np.dtype(np.float64)]
+    posterior._solution[1] += error
+    # Too little to matter, and so left alone.
+    posterior._solution[0, 0, 0] *= 1 + 16 * np.finfo(dtype).eps
+    before = posterior._solution.copy()
+    signs = np.random.default_rng(0).choice([-1, 1], size=3)
+    expected = np.abs((A @ posterior.A_inv - np.eye(3)) @ signs).max(axis=-1)
+    near = {"rel": 1e-2, "abs": tolerance / 10, "nan_ok": True}
+    assert posterior.drift() == pytest.approx(expected, **near)
+    assert (~(posterior.drift() <= tolerance) == [False, True, False]).all()
+    posterior.check()
+    assert (posterior._solution[[0, 2]] == before[[0, 2]]).all()
+    assert (posterior.drift() <= tolerance).all()
+    near = {"rtol": 100 * tolerance, "atol": 100 * tolerance}
+    assert np.allclose(posterior.A_inv[1], np.linalg.inv(A[1]), **near)
+    assert np.allclose(posterior.mean[1], np.linalg.solve(A[1], b[1]), **near)
+
+
+def test_a_single_posterior_is_repaired_too():
+    posterior = learned()
+    A, b = posterior.A, posterior.b
+    posterior._solution += 1e-6
+    assert posterior.drift().shape == ()
+    posterior.check()
+    assert_solves(posterior, A, b)
+    assert (posterior.A_inv == posterior.A_inv.T).all()
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_drift_is_repaired_now_and_then_even_if_somebody_reads(read):
+    posterior = RidgePosterior(3, RIDGE, (2,))
+    for n in range(1, 2 * MOST_UPDATES_UNCHECKED + 1):
+        if n == MOST_UPDATES_UNCHECKED:
+            posterior._solution[1, 0, 0] += 1e-3
+        posterior.update(np.zeros((2, 3)), np.zeros(2))
+        if read and n % 10 == 0:
+            assert posterior.b.shape == (2, 3)
+    assert (posterior.A_inv == np.eye(3) / RIDGE).all()
+
+
+def test_the_first_updates_are_checked_soonest():
+    posterior = RidgePosterior(3, RIDGE)
+    checked = []
+    posterior.check = lambda check=posterior.check: (
+        checked.append(posterior._updates),
+        check(),
+    )
+    for _ in range(3 * MOST_UPDATES_UNCHECKED):
+        posterior.update(np.zeros(3), 0.0)
+    assert checked == [*(2**k for k in range(11)), 2024]
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.99])
+def test_single_precision_stays_close(discount):
+    single, double = (
+        RidgePosterior(4, RIDGE, (2,), dtype) for dtype in (np.float32, np.float64)
+    )
+    rng = np.random.default_rng(0)
+    for _ in range(3000):
+        x, reward = rng.normal(size=(2, 4)), rng.normal(size=2)
+        for posterior in (single, double):
+            posterior.update(x, reward, discount=discount)
+    x = rng.normal(size=(2, 4))
+    assert np.allclose(single.A, double.A, rtol=1e-4, atol=1e-2)
+    assert np.allclose(single.b, double.b, rtol=1e-4, atol=1e-2)
+    assert np.allclose(single.mean, double.mean, atol=1e-3)
+    assert np.allclose(single.width(x), double.width(x), rtol=1e-3)
+    assert not np.array_equal(single.mean, double.mean)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_all_arrays_are_of_the_dtype(shape, dtype):
+    posterior = learned(shape, dtype=dtype)
+    posterior.decay(0.05)
+    x = np.ones((*shape, 3), dtype)
+    arrays = [*state_of(posterior)[:4], posterior.predict(x), posterior.width(x)]
+    assert {array.dtype for array in arrays} == {np.dtype(dtype)}
+
+
+def test_many_rows_are_asked_about_at_once():
+    posterior = learned()
+    x = normal(3, 6, 3)
+    prediction, width = posterior.predict_with_width(x)
+    assert prediction.shape == width.shape == posterior.predict(x).shape == (6,)
+    assert prediction[4] == pytest.approx(posterior.predict(x[4]))
+    assert width[4] == pytest.approx(posterior.width(x[4]))
+    assert posterior.predict([1, 0, 0]) == posterior.mean[0]
+
+
+def test_what_was_handed_over_or_out_may_be_changed_afterwards():
+    posterior, undisturbed = (RidgePosterior(2, RIDGE, (2,)) for _ in range(2))
+    x, reward, at = np.ones((2, 2)), np.array([1.0, 2.0]), np.array([0, 1])
+    posterior.update(x, reward, (at,))
+    undisturbed.update(np.ones((2, 2)), [1.0, 2.0], ([0, 1],))
+    x[:] = reward[:] = at[:] = 0
+    assert same(state_of(posterior), state_of(undisturbed))
+    for array in state_of(posterior):
+        array[:] = 0
+    assert same(state_of(posterior), state_of(undisturbed))
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"x": [1.0, 2.0]}, ValueError, ["x", "(3,)", "(2,)"]),
+        ({"x": [[1.0, 2.0, 3.0]]}, ValueError, ["x", "(3,)", "(1, 3)"]),
+        ({"x": 1.0}, ValueError, ["x", "(3,)", "()"]),
+        ({"reward": [1.0]}, ValueError, ["reward", "()", "(1,)"]),
+        ({"at": ()}, ValueError, ["x", "(2, 3)", "(3,)"]),
+        ({"at": ([0, 1],)}, ValueError, ["x", "(2, 3)", "(3,)"]),
+        ({"at": (2,)}, IndexError, ["2"]),
+        ({"at": (0, 0)}, (IndexError, ValueError), []),
+        ({"x": [1.0, NAN, 0.0]}, ValueError, ["x", "finite"]),
+        ({"x": [1.0, -INF, 0.0]}, ValueError, ["x", "finite"]),
+        ({"x": ["a", "b", "c"]}, ValueError, []),
+        ({"reward": NAN}, ValueError, ["reward", "finite"]),
+        ({"reward": INF}, ValueError, ["reward", "finite"]),
+        ({"weight": NAN}, ValueError, ["weight"]),
+        ({"weight": INF}, ValueError, ["weight"]),
+        ({"discount": 0.0}, ValueError, ["discount", "(0, 1]"]),
+        ({"discount": -0.5}, ValueError, ["discount", "-0.5"]),
+        ({"discount": 1.001}, ValueError, ["discount", "1.001"]),
+        ({"discount": NAN}, ValueError, ["discount", "nan"]),
+        ({"discount": "0.9"}, TypeError, ["discount", "0.9"]),
+    ],
+)
+def test_a_refused_update_changes_nothing(arguments, error, words):
+    posterior = learned((2,))
+    before = state_of(posterior)
+    given = {"x": [1.0, 2.0, 3.0], "reward": 1.0, "at": (1,)} | arguments
+    with pytest.raises(error) as refusal:
+        posterior.update(**given)
+    assert all(word in str(refusal.value) for word in words), str(refusal.value)
+    assert same(before, state_of(posterior))
+
+
+@pytest.mark.parametrize("discount", [0, -1.0, 1.5, NAN, INF, "0.5", None, True])
+def test_a_refused_decay_changes_nothing(discount):
+    posterior = learned()
+    before = state_of(posterior)
+    with pytest.raises((TypeError, ValueError), match="discount"):
+        posterior.decay(discount)
+    assert same(before, state_of(posterior))
+
+
+@pytest.mark.parametrize(
+    ("shape", "x", "reward", "words"),
+    [
+        ((), np.ones((4, 2)), np.ones(4), ["x", "(4, 3)", "(4, 2)"]),
+        ((), np.ones((4, 3)), np.ones(5), ["reward", "(4,)", "(5,)"]),
+        ((), np.ones((2, 4, 3)), np.ones((2, 4)), ["x", "(2, 4, 3)"]),
+        ((), np.ones(3), 1.0, ["x", "(3,)"]),
+        ((), 1.0, 1.0, ["x", "()"]),
+        ((2,), np.ones((4, 3)), np.ones(4), ["x", "(4, 3)"]),
+        ((2,), np.ones((3, 4, 3)), np.ones((3, 4)), ["x", "(2, 4, 3)"]),
+        ((), np.full((4, 3), NAN), np.ones(4), ["x", "finite"]),
+        ((), np.ones((4, 3)), [1.0, 1.0, -INF, 1.0], ["reward", "finite"]),
+    ],
+)
+def test_a_refused_rebuild_changes_nothing(shape, x, reward, words):
+    posterior = learned(shape)
+    before = state_of(posterior)
+    with pytest.raises(ValueError) as refusal:  # noqa: PT011
+        posterior.rebuild(x, reward)
+    assert same(before, state_of(posterior))
+    assert all(word in str(refusal.value) for word in words), str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "word"),
+    [
+        ({"n_features": 0}, ValueError, "n_features"),
+        ({"n_features": 2.0}, TypeError, "n_features"),
+        ({"n_features": True}, TypeError, "n_features"),
+        ({"ridge": 0}, ValueError, "ridge"),
+        ({"ridge": -1.0}, ValueError, "ridge"),
+        ({"ridge": INF}, ValueError, "ridge"),
+        ({"ridge": NAN}, ValueError, "ridge"),
+        ({"ridge": "1"}, TypeError, "ridge"),
+        ({"shape": (2, 0)}, ValueError, "shape"),
+        ({"shape": (2.0,)}, TypeError, "shape"),
+        ({"dtype": int}, TypeError, "dtype.*int64"),
+        ({"dtype": np.float16}, TypeError, "dtype.*float16"),
+        ({"dtype": complex}, TypeError, "dtype.*complex128"),
+    ],
+)
+def test_arguments_are_checked(arguments, error, word):
+    with pytest.raises(error, match=word):
+        RidgePosterior(**({"n_features": 3} | arguments))
