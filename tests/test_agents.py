@@ -505,7 +505,9 @@ def test_a_refused_reward_of_one_world_changes_nothing_in_any(arguments, error, 
 @pytest.mark.parametrize("name", AGENTS)
 def test_no_agent_chooses_among_arms_it_does_not_have(name):
     agent = AGENTS[name](0, None)
-    with pytest.raises(ValueError, match=r"context\.features.*\(10, ('d'|9)\).*\(9, 9\)"):
+    with pytest.raises(
+        ValueError, match=r"context\.features.*\(10, ('d'|9)\).*\(9, 9\)"
+    ):
         agent.select(RevealedContext(0, np.zeros((9, 9)), np.zeros(9)))
 
 

@@ -188,26 +188,22 @@ class RidgePosterior:
             If shapes do not fit, a number is not finite, the discount is outside (0, 1], or a row is
             taken out that cannot have been learnt; the posterior is then unchanged.
         """
-        solution, number = self._solution[at], self._number[at]
         if not checked:
             x, reward = np.asarray(x, self.dtype), np.asarray(reward, self.dtype)
-            _check_rows(x, reward, solution.shape[:-1])
+            _check_rows(x, reward, self._solution[at].shape[:-1])
             discount = as_rate("discount", discount)
             weight = as_finite("weight", weight)
         factor = self._factor[at] if discount == 1 else self._factor[at] * discount
         share = weight / factor
-        change = np.vecmat(
-            x, solution
-        )  # (u | p): u = A⁻¹ x, and the prediction p = xᵀθ
-        u = change[..., :-1]
-        stretch = share * np.vecdot(u, x)
-        if weight < 0 and not np.all(stretch > -1):
-            raise ValueError("weight must be positive for a row that was never learnt")
-        # Sherman–Morrison, (A + s x xᵀ)⁻¹ = A⁻¹ - s u uᵀ / (1 + s xᵀu), and the mean along with it:
-        # it moves by -s u (p - r) / (1 + s xᵀu).
-        gain = u * (share / (1 + stretch))[..., None]
-        change[..., -1] -= reward
-        self._solution[at] = solution - gain[..., None] * change[..., None, :]
+        solution = self._solution[at]
+        if weight < 0:
+            squared = np.vecdot(np.vecmat(x, solution[..., :-1]), x)
+            if not np.all(share * squared > -1):
+                raise ValueError(
+                    "weight must be positive for a row that was never learnt"
+                )
+        self._solution[at] = _with_row(solution, x, reward, share)
+        number = self._number[at]
         if self._waiting and self._waiting[-1][0].shape != number.shape:
             self._settled()  # rows that wait together select alike
         self._waiting.append((number, share, x.copy(), reward))
@@ -315,6 +311,19 @@ class RidgePosterior:
         moments[..., diagonal, diagonal] += (self._prior[at] - faded)[..., None]
         self._moments[at] = moments
         self._refresh(at)
+
+
+def _with_row(
+    solution: NDArray, x: NDArray, reward: ArrayLike, share: NDArray
+) -> NDArray:
+    """Return (A⁻¹ | θ) after a row that counts `share`, by the formula of Sherman and Morrison."""
+    change = np.vecmat(x, solution)  # (u | p): u = A⁻¹ x, and the prediction p = xᵀθ
+    u = change[..., :-1]
+    stretch = share * np.vecdot(u, x)
+    change[..., -1] -= reward
+    # A⁻¹ moves by -s u uᵀ / (1 + s xᵀu), and the mean along with it by -s u (p - r) / (1 + s xᵀu).
+    gain = u * (share / (1 + stretch))[..., None]
+    return solution - gain[..., None] * change[..., None, :]
 
 
 def _check_rows(x: NDArray, reward: NDArray, shape: tuple[int, ...]) -> None:
