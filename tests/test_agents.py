@@ -620,3 +620,14 @@ def test_arguments_are_checked(make, arguments, error, word):
 def test_a_window_and_no_discount_go_together():
     agent = LinUCBAgent(3, 2, discount=1.0, window=2)
     assert (agent.window, agent.discount) == (2, 1.0)
+
+
+@pytest.mark.parametrize("truth", [np.zeros(4), [0.1, np.nan, 0.2]])
+def test_a_revealed_truth_must_fit_the_arms_and_be_finite(truth):
+    with pytest.raises(ValueError, match=r"expected_reward.*\(3,\)"):
+        RevealedContext(0, np.eye(3), truth)
+
+
+def test_predictions_must_be_numbers():
+    with pytest.raises(TypeError, match="predictions must hold real numbers"):
+        StaticAgent([["a", "b"]])

@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from zoolib import Estimate, mean_interval, proportion_interval
+from zoolib import (
+    Estimate,
+    bootstrap_interval,
+    mean_interval,
+    median_interval,
+    proportion_interval,
+)
 
 
 def test_mean_interval_is_students():
@@ -70,3 +76,115 @@ def test_samples_are_checked(samples):
 def test_counts_are_checked(k, n, error, word):
     with pytest.raises(error, match=word):
         proportion_interval(k, n)
+
+
+def heads(low, high, n):
+    """Probability that of n tossed coins from low to high show heads."""
+    return stats.binom.cdf(high, n, 0.5) - stats.binom.cdf(low - 1, n, 0.5)
+
+
+def test_the_median_of_twenty_lies_between_the_6th_and_the_15th():
+    samples = np.random.default_rng(0).permutation(20) + 1
+    assert median_interval(samples) == Estimate(10.5, 6, 15, 20, 0.95)
+    assert heads(6, 14, 20) > 0.95 > heads(7, 13, 20)
+
+
+@pytest.mark.parametrize(("level", "least"), [(0.9, 5), (0.95, 6), (0.99, 8)])
+def test_ranks_are_the_nearest_that_keep_the_level(level, least):
+    for n in range(least, 60):
+        estimate = median_interval(np.arange(n)[::-1] + 1, level)
+        low, high = int(estimate.low), int(estimate.high)
+        assert low + high == n + 1
+        assert heads(low, high - 1, n) >= level > heads(low + 1, high - 2, n)
+        assert (estimate.mean, estimate.n, estimate.level) == ((n + 1) / 2, n, level)
+    with pytest.raises(ValueError, match=f"must be more.*{level}: got {least - 1}"):
+        median_interval(range(least - 1), level)
+
+
+def test_intervals_of_a_skewed_median_cover_as_often_as_they_say():
+    samples = np.random.default_rng(2).exponential(size=(1000, 20))
+    estimates = [median_interval(row) for row in samples]
+    covered = np.mean([e.low < np.log(2) < e.high for e in estimates])
+    assert covered == pytest.approx(heads(6, 14, 20), abs=0.02)
+    assert covered > 0.93
+
+
+@pytest.mark.parametrize(
+    ("n_infinite", "expected"),
+    [
+        (0, (10.5, 6, 15)),
+        (5, (10.5, 6, 15)),
+        (6, (10.5, 6, np.inf)),
+        (10, (np.inf, 6, np.inf)),
+        (15, (np.inf, np.inf, np.inf)),
+    ],
+)
+def test_what_never_happened_counts_as_late(n_infinite, expected):
+    samples = np.arange(20) + 1.0
+    samples[20 - n_infinite :] = np.inf
+    estimate = median_interval(np.random.default_rng(0).permutation(samples))
+    assert (estimate.mean, estimate.low, estimate.high) == expected
+
+
+@pytest.mark.parametrize(
+    "samples", [[], [1.0] * 5, [1.0] * 9 + [np.nan], [[1.0] * 9, [2.0] * 9], 3.0]
+)
+def test_samples_of_a_median_are_checked(samples):
+    with pytest.raises(ValueError, match="samples"):
+        median_interval(samples)
+
+
+def test_the_bootstrap_agrees_with_student_where_student_is_right():
+    samples = np.random.default_rng(0).normal(3, 2, size=60)
+    ours, reference = bootstrap_interval(samples), mean_interval(samples)
+    width = reference.high - reference.low
+    assert ours.mean == pytest.approx(reference.mean)
+    assert ours.low == pytest.approx(reference.low, abs=0.07 * width)
+    assert ours.high == pytest.approx(reference.high, abs=0.07 * width)
+    assert (ours.n, ours.level) == (60, 0.95)
+    narrow = bootstrap_interval(samples, level=0.5)
+    half = mean_interval(samples, level=0.5)
+    assert narrow.level == 0.5
+    assert (narrow.low, narrow.high) == pytest.approx(
+        (half.low, half.high), abs=0.07 * width
+    )
+
+
+def test_the_bootstrap_leans_to_the_side_of_a_long_tail():
+    # As an agent that has settled on the wrong product in two worlds of twenty.
+    samples = np.r_[np.linspace(0.95, 0.97, 18), 0.3, 0.4]
+    estimate = bootstrap_interval(samples)
+    assert estimate.mean - estimate.low > 1.5 * (estimate.high - estimate.mean)
+    assert estimate.high < 0.97 < mean_interval(samples).high
+
+
+def test_the_bootstrap_takes_any_statistic_and_repeats_itself():
+    samples = np.random.default_rng(3).exponential(size=101)
+    estimate = bootstrap_interval(samples, np.median)
+    ranks = median_interval(samples)
+    assert estimate.mean == np.median(samples)
+    assert estimate.low == pytest.approx(ranks.low, abs=0.1)
+    assert estimate.high == pytest.approx(ranks.high, abs=0.1)
+    assert estimate == bootstrap_interval(samples, np.median, seed=0)
+    assert bootstrap_interval(samples) != bootstrap_interval(samples, seed=1)
+
+
+def test_the_bootstrap_is_bca_with_9999_resamples():
+    samples = np.random.default_rng(4).exponential(size=20)
+    reference = stats.bootstrap(
+        (samples,),
+        np.mean,
+        n_resamples=9999,
+        method="BCa",
+        rng=np.random.default_rng(7),
+    ).confidence_interval
+    estimate = bootstrap_interval(samples, seed=7)
+    assert (estimate.low, estimate.high) == (reference.low, reference.high)
+
+
+@pytest.mark.parametrize(
+    "samples", [[], [1.0], [1.0, np.nan], [1.0, np.inf], [[1.0, 2.0], [3.0, 4.0]]]
+)
+def test_samples_of_the_bootstrap_are_checked(samples):
+    with pytest.raises(ValueError, match="samples must be two or more finite"):
+        bootstrap_interval(samples)

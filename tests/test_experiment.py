@@ -514,6 +514,14 @@ def test_an_interrupted_run_keeps_the_steps_that_all_have_finished(
     )
 
 
+def test_the_word_of_an_interrupt_has_a_line_of_its_own(capsys, monkeypatch):
+    monkeypatch.setenv("TQDM_DISABLE", "0")
+    run_experiment([Interrupted(20, "select")], [0], 40)
+    # A terminal shows what came last on each line.
+    lines = [line.split("\r")[-1] for line in capsys.readouterr().err.splitlines()]
+    assert "interrupted after 20 of 40 steps: the history holds those" in lines
+
+
 def test_an_interrupt_before_the_first_step_is_over_ends_the_run(capsys):
     with pytest.raises(KeyboardInterrupt):
         play({"first": Always(0), "last": Interrupted(0, "update")})
@@ -607,7 +615,15 @@ def other_labels(path):
 
 @pytest.mark.parametrize(
     "write",
-    [truncated, flipped, another_archive, a_bare_array, text, empty, other_labels],
+    [
+        truncated,
+        flipped,
+        another_archive,
+        a_bare_array,
+        text,
+        empty,
+        other_labels,
+    ],
 )
 def test_files_that_are_no_history_are_refused(write, tmp_path):
     path = tmp_path / "history.npz"

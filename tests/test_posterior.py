@@ -525,3 +525,13 @@ def test_a_refused_rebuild_changes_nothing(shape, x, reward, words):
 def test_arguments_are_checked(arguments, error, word):
     with pytest.raises(error, match=word):
         RidgePosterior(**({"n_features": 3} | arguments))
+
+
+def test_a_row_that_was_never_learnt_is_not_taken_out():
+    posterior = RidgePosterior(2, RIDGE)
+    posterior.update([1.0, 0.0], 1.0)
+    before = posterior.A_inv, posterior.mean
+    with pytest.raises(ValueError, match="never learnt"):
+        posterior.update([0.0, 2.0], 1.0, weight=-1.0)
+    assert (posterior.A_inv == before[0]).all()
+    assert (posterior.mean == before[1]).all()

@@ -5,9 +5,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.model_selection import train_test_split
 
 import zoolib
-from zoolib import MLPRecommender, ZooplusSimulator, train_recommender
+from zoolib import (
+    MLPRecommender,
+    ZooplusSimulator,
+    recommender,
+    static_recommenders,
+    train_recommender,
+)
 from zoolib.recommender import pick_device
 
 
@@ -348,3 +355,35 @@ def test_expectations_must_be_about_the_architecture(tmp_path):
 def test_a_table_without_rows_or_columns_is_not_a_log():
     with pytest.raises(ValueError, match="train"):
         train_recommender(MLPRecommender(20, 10), pd.DataFrame())
+
+
+def test_static_recommenders_learn_as_chapter_1_does(monkeypatch):
+    calls = []
+
+    def note(model, train, **settings):
+        calls.append((model, train, settings))
+
+    monkeypatch.setattr(recommender, "train_recommender", note)
+    trained = static_recommenders([7, 3])
+    ((model, train, settings),) = calls
+    assert trained is model
+    assert same(weights_of(model), weights_of(MLPRecommender(1000, 50, seed=[7, 3])))
+    # Nothing but the seed: the other settings are those that a call without them has.
+    assert settings == {"seed": [7, 3]}
+    for seed, rows in zip((7, 3), train, strict=True):
+        log = ZooplusSimulator(seed=seed).sample_interactions(200_000)
+        expected, _ = train_test_split(log, test_size=0.2, random_state=seed)
+        assert len(rows) == 160_000
+        pd.testing.assert_frame_equal(rows, expected)
+
+
+def test_static_recommenders_are_trained(monkeypatch):
+    class SmallWorld(ZooplusSimulator):
+        def sample_interactions(self, n):
+            return super().sample_interactions(n // 100)
+
+    monkeypatch.setattr(recommender, "ZooplusSimulator", SmallWorld)
+    trained = static_recommenders(range(2))
+    assert trained.predict_all().shape == (2, 1000, 50)
+    fresh = weights_of(MLPRecommender(1000, 50, seed=[0, 1]))
+    assert not any(map(torch.equal, weights_of(trained), fresh))

@@ -19,6 +19,9 @@ def main(arguments: list[str] | None = None) -> int:
         return gauntlet.main(chosen)
     except (TypeError, ValueError, OSError) as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
+    except KeyboardInterrupt:
+        print("interrupted before the first step was finished", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -116,24 +116,25 @@ class History:
                 f"path must name a history file: nothing found at {os.fspath(path)!r}"
             )
         try:
-            with np.load(path, allow_pickle=False) as file:
-                labels = json.loads(str(file["labels"]))
-                arrays = {name: file[name] for name in _ARRAYS}
-        except (
-            Exception
-        ) as error:  # a zip, numpy or JSON reader may complain in many ways
+            with open(path, "rb") as file:
+                return cls._read(np.load(file, allow_pickle=False))
+        except Exception as error:  # zip, numpy and JSON complain in many ways
             raise ValueError(
-                f"path {os.fspath(path)!r} is not a file of History.save: {error}"
+                f"path {os.fspath(path)!r} is not a file of History.save: {error!r}"
             ) from error
-        optimal = arrays.pop("optimal_reward")
-        shocks = {int(at): MarketShock(*of) for at, of in labels["shocks"].items()}
+
+    @classmethod
+    def _read(cls, content: Mapping[str, NDArray]) -> History:
+        labels = json.loads(str(content["labels"]))
+        arrays = {name: content[name] for name in _ARRAYS}
+        optimal = np.broadcast_to(arrays.pop("optimal_reward"), arrays["reward"].shape)
         return cls(
             agents=tuple(labels["agents"]),
             seeds=tuple(labels["seeds"]),
-            shocks=shocks,
+            shocks={int(at): MarketShock(*of) for at, of in labels["shocks"].items()},
             personas=tuple(labels["personas"]),
             planned=labels["planned"],
-            optimal_reward=np.broadcast_to(optimal, arrays["reward"].shape),
+            optimal_reward=optimal,
             **arrays,
         )
 
@@ -203,6 +204,7 @@ def run_experiment(
     except KeyboardInterrupt:
         if played.steps == 0:
             raise
+        bar.close()
         print(
             f"interrupted after {played.steps:,} of {n_steps:,} steps: the history holds those",
             file=sys.stderr,
@@ -263,8 +265,8 @@ class _Arena:
             arm = player.choose(context, self)
             probability = self.truth[self.index, users, arm]
             reward = luck[self.index, self.category[self.index, arm]] < probability
-            player.learn(context, arm, reward)
             played.note(place, arm, probability, reward)
+            player.learn(context, arm, reward)
         played.end_step(self.best[self.index, users])
 
 
@@ -400,14 +402,18 @@ def _check_seeds(seeds: Sequence[int]) -> list[int]:
 def _check_shocks(
     shocks: Mapping[int, MarketShock], n_steps: int, world: ZooplusSimulator
 ) -> dict[int, MarketShock]:
-    trial = copy.deepcopy(world)
+    trial, checked = copy.deepcopy(world), {}
     for step, shock in shocks.items():
-        if as_size("shock step", step, least=0) >= n_steps:
+        step = as_size("shock step", step, least=0)
+        if step >= n_steps:
             raise ValueError(
                 f"shocks must come before the last of {n_steps} steps is over: got one at step {step}"
             )
         trial.apply_shock(shock)
-    return dict(sorted(shocks.items()))
+        # Python's own numbers, which any file can hold.
+        changes = {c: float(p) for c, p in shock.click_probabilities.items()}
+        checked[step] = MarketShock(shock.persona, changes)
+    return dict(sorted(checked.items()))
 
 
 def _named(agents: Mapping[str, Agent] | Sequence[Agent]) -> dict[str, Agent]:

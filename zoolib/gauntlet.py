@@ -78,13 +78,27 @@ def static_predictions(
     code = [Path(m.__file__).read_bytes() for m in (networks, recommender, simulator)]
     key = hashlib.sha256(b"".join([*code, torch.__version__.encode()])).hexdigest()[:12]
     paths = {seed: folder / f"static-{key}-{seed}.npy" for seed in seeds}
-    missing = [seed for seed in seeds if not paths[seed].is_file()]
+    kept = {
+        seed: table
+        for seed, path in paths.items()
+        if (table := _kept(path)) is not None
+    }
+    missing = [seed for seed in seeds if seed not in kept]
     if missing:
         folder.mkdir(parents=True, exist_ok=True)
         made = static_recommenders(missing).predict_all()
         for seed, table in zip(missing, made, strict=True):
             write_whole(paths[seed], lambda file, table=table: np.save(file, table))
-    return np.stack([np.load(path) for path in paths.values()])
+            kept[seed] = table
+    return np.stack([kept[seed] for seed in seeds])
+
+
+def _kept(path: Path) -> NDArray[np.float32] | None:
+    """Read a kept table; None if there is none, or it is damaged."""
+    try:
+        return np.load(path)
+    except (OSError, ValueError, EOFError):
+        return None
 
 
 def summarise(history: History) -> dict[str, dict]:
@@ -199,10 +213,9 @@ def main(arguments: argparse.Namespace) -> int:
     first = as_size("--first-seed", arguments.first_seed, least=0)
     seeds = range(first, first + as_size("--worlds", arguments.worlds))
     n_steps = as_size("--steps", arguments.steps)
-    if arguments.json and not arguments.json.parent.is_dir():
-        raise ValueError(
-            f"--json must name a file in an existing folder: got {arguments.json}"
-        )
+    file = arguments.json
+    if file and (file.is_dir() or not file.parent.is_dir()):
+        raise ValueError(f"--json must name a file in an existing folder: got {file}")
     start = time.perf_counter()
     history = run_experiment(
         {name: make_agent(name, seeds) for name in names},
@@ -212,7 +225,7 @@ def main(arguments: argparse.Namespace) -> int:
     )
     summary = summarise(history)
     print(table(summary))
-    if arguments.json:
+    if file:
         result = {
             "agents": summary,
             "recommended": RECOMMENDED,
@@ -222,5 +235,5 @@ def main(arguments: argparse.Namespace) -> int:
             "wall_seconds": time.perf_counter() - start,
         }
         text = json.dumps(result, indent=1, allow_nan=False).encode() + b"\n"
-        write_whole(arguments.json, lambda file: file.write(text))
+        write_whole(file, lambda opened: opened.write(text))
     return 130 if history.n_steps < n_steps else 0
