@@ -188,3 +188,8 @@ def test_the_bootstrap_is_bca_with_9999_resamples():
 def test_samples_of_the_bootstrap_are_checked(samples):
     with pytest.raises(ValueError, match="samples must be two or more finite"):
         bootstrap_interval(samples)
+
+
+def test_samples_that_are_all_alike_have_an_interval_without_width():
+    same = bootstrap_interval([0.3, 0.3, 0.3])
+    assert (same.mean, same.low, same.high) == pytest.approx((0.3, 0.3, 0.3))

@@ -466,9 +466,7 @@ def test_a_wrong_choice_is_refused_and_its_agent_named(agent, error, words):
     with pytest.raises(error) as refusal:
         play({"fine": Always(0), "culprit": agent})
     assert all(word in str(refusal.value) for word in words), str(refusal.value)
-    assert refusal.value.__notes__ == [
-        "This is what select of agent 'culprit' returned."
-    ]
+    assert refusal.value.__notes__ == ["Agent 'culprit' was at step 0."]
 
 
 class Interrupted(Always):
@@ -680,3 +678,38 @@ def test_the_worlds_made_are_the_worlds_played():
     ]
     shocked = before["budget_shopper"] | SHOCK_1.click_probabilities
     assert [one.personas["budget_shopper"] for one in made] == [shocked] * 3
+
+
+@pytest.mark.parametrize(
+    ("agents", "words"),
+    [
+        (LinUCBAgent(50, 9), "mapping or a sequence.*LinUCBAgent"),
+        ([LinUCBAgent], "object with select and update.*class"),
+    ],
+)
+def test_agents_come_in_a_collection_and_ready_made(agents, words):
+    with pytest.raises(TypeError, match=words):
+        run_experiment(agents, [0], 5, progress=False)
+
+
+def test_one_seed_still_comes_in_a_list():
+    with pytest.raises(TypeError, match=r"seeds must be a sequence.*3"):
+        run_experiment([LinUCBAgent(50, 9)], 3, 5, progress=False)
+
+
+def test_an_error_inside_an_agent_names_it():
+    with pytest.raises(ValueError, match=r"context\.features") as raised:
+        run_experiment({"short": LinUCBAgent(50, 5)}, [0], 5, progress=False)
+    assert "'short' was at step 0" in raised.value.__notes__[-1]
+
+
+def test_no_agent_can_change_what_the_others_see():
+    class Vandal:
+        n_worlds = 2
+        update = None
+
+        def select(self, context):
+            context.features[:] = 0
+
+    with pytest.raises(ValueError, match="read-only"):
+        run_experiment([Vandal()], [0, 1], 5, progress=False)

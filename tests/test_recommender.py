@@ -375,15 +375,3 @@ def test_static_recommenders_learn_as_chapter_1_does(monkeypatch):
         expected, _ = train_test_split(log, test_size=0.2, random_state=seed)
         assert len(rows) == 160_000
         pd.testing.assert_frame_equal(rows, expected)
-
-
-def test_static_recommenders_are_trained(monkeypatch):
-    class SmallWorld(ZooplusSimulator):
-        def sample_interactions(self, n):
-            return super().sample_interactions(n // 100)
-
-    monkeypatch.setattr(recommender, "ZooplusSimulator", SmallWorld)
-    trained = static_recommenders(range(2))
-    assert trained.predict_all().shape == (2, 1000, 50)
-    fresh = weights_of(MLPRecommender(1000, 50, seed=[0, 1]))
-    assert not any(map(torch.equal, weights_of(trained), fresh))

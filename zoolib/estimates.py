@@ -185,6 +185,9 @@ def bootstrap_interval(
         If there are fewer than two samples, or one is not finite.
     """
     samples = _finite_row(samples)
+    if np.ptp(samples) == 0:  # nothing to resample: every draw is the same
+        value = float(statistic(samples, axis=0))
+        return Estimate(value, value, value, len(samples), level)
     result = stats.bootstrap(
         (samples,), statistic, confidence_level=level, rng=np.random.default_rng(seed)
     )

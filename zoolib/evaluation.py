@@ -209,6 +209,8 @@ def recovery_time(
         if len(came) < visits:
             times.append(np.inf)
             continue
-        good = rolling_mean(earned, visits) >= share * rolling_mean(best, visits)
+        # Exactly the share counts, whatever rounding makes of it.
+        wanted = share * rolling_mean(best, visits) - 1e-9
+        good = rolling_mean(earned, visits) >= wanted
         times.append(came[visits - 1 :][good.argmax()] + 1 if good.any() else np.inf)
     return np.array(times, float)

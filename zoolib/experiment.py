@@ -260,13 +260,20 @@ class _Arena:
         played: _Played,
     ) -> None:
         """Let all players meet the same visitors."""
-        context = Context(users, self.features.transform(users))
+        features = self.features.transform(users)
+        # All players look at the same arrays, so none may write into them.
+        users.flags.writeable = features.flags.writeable = False
+        context = Context(users, features)
         for place, player in enumerate(players):
-            arm = player.choose(context, self)
-            probability = self.truth[self.index, users, arm]
-            reward = luck[self.index, self.category[self.index, arm]] < probability
-            played.note(place, arm, probability, reward)
-            player.learn(context, arm, reward)
+            try:
+                arm = player.choose(context, self)
+                probability = self.truth[self.index, users, arm]
+                clicked = luck[self.index, self.category[self.index, arm]] < probability
+                played.note(place, arm, probability, clicked)
+                player.learn(context, arm, clicked.astype(np.int8))
+            except Exception as error:
+                error.add_note(f"Agent {player.name!r} was at step {played.steps}.")
+                raise
         played.end_step(self.best[self.index, users])
 
 
@@ -303,15 +310,11 @@ class _Player:
             truth = arena.truth[arena.index, context.user_id]
             context = RevealedContext(context.user_id, context.features, truth)
         chosen = [one.select(seen) for one, seen in self._views(context)]
-        try:
-            arm = as_ids("arm", chosen[0] if self.in_step else chosen, arena.n_arms)
-            if arm.shape != arena.index.shape:
-                raise ValueError(
-                    f"arm must have shape {arena.index.shape}: got {arm.shape}"
-                )
-        except (TypeError, ValueError) as error:
-            error.add_note(f"This is what select of agent {self.name!r} returned.")
-            raise
+        arm = as_ids("arm", chosen[0] if self.in_step else chosen, arena.n_arms)
+        if arm.shape != arena.index.shape:
+            raise ValueError(
+                f"arm, as select returned it, must have shape {arena.index.shape}: got {arm.shape}"
+            )
         return arm
 
     def learn(self, context: Context, arm: NDArray, reward: NDArray) -> None:
@@ -388,6 +391,8 @@ def _cuts(n_steps: int, shocks: Mapping[int, MarketShock]) -> list[int]:
 
 
 def _check_seeds(seeds: Sequence[int]) -> list[int]:
+    if np.ndim(seeds) != 1:
+        raise TypeError(f"seeds must be a sequence of whole numbers: got {seeds!r}")
     checked = [as_size("seed", seed, least=0) for seed in seeds]
     if not checked:
         raise ValueError("seeds must hold one seed a world: got none")
@@ -417,6 +422,10 @@ def _check_shocks(
 
 
 def _named(agents: Mapping[str, Agent] | Sequence[Agent]) -> dict[str, Agent]:
+    if not isinstance(agents, Mapping | Sequence):
+        raise TypeError(
+            f"agents must be a mapping or a sequence of agents: got {type(agents).__name__}"
+        )
     if not isinstance(agents, Mapping):
         names = [type(agent).__name__ for agent in agents]
         if len(set(names)) < len(names):
@@ -427,8 +436,9 @@ def _named(agents: Mapping[str, Agent] | Sequence[Agent]) -> dict[str, Agent]:
     if not agents:
         raise ValueError("agents must hold at least one agent: got none")
     for name, agent in agents.items():
-        if not (hasattr(agent, "select") and hasattr(agent, "update")):
+        playable = hasattr(agent, "select") and hasattr(agent, "update")
+        if isinstance(agent, type) or not playable:
             raise TypeError(
-                f"agent {name!r} must have select and update: got {type(agent).__name__}"
+                f"agent {name!r} must be an object with select and update: got {agent!r}"
             )
     return dict(agents)
