@@ -2,6 +2,8 @@ import copy
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from zoolib import FeatureEngineer, ZooplusSimulator
@@ -9,13 +11,14 @@ from zoolib._random import stream
 from zoolib.agents import (
     Agent,
     Context,
-    DisjointAgent,
     EpsilonGreedyAgent,
+    LinearAgent,
     LinUCBAgent,
     OracleAgent,
     RandomAgent,
     RevealedContext,
     StaticAgent,
+    protocol,
 )
 from zoolib.agents.protocol import Dice
 
@@ -104,7 +107,7 @@ def test_linucb_equals_the_contextualbandits_package():
 
 def test_a_greedy_agent_predicts_what_linucb_adds_its_bonus_to():
     context = Context(0, normal(0, 3, 2))
-    greedy, bold = DisjointAgent(3, 2), LinUCBAgent(3, 2, alpha=ALPHA)
+    greedy, bold = LinearAgent(3, 2), LinUCBAgent(3, 2, alpha=ALPHA)
     timid = LinUCBAgent(3, 2, alpha=0)
     for agent in (greedy, bold, timid):
         for step in range(20):
@@ -137,6 +140,193 @@ def test_a_discount_ticks_only_for_the_arm_shown():
     assert agent.posterior.b.ravel() == pytest.approx([0.5 + 3.0, 5.0])
 
 
+def test_a_discount_of_a_shared_model_ticks_at_each_step():
+    agent = LinUCBAgent(2, 1, discount=0.5, shared=True)
+    context = Context(0, np.ones((2, 1)))
+    for arm, reward in ((0, 1.0), (0, 3.0), (1, 5.0)):
+        agent.update(context, arm, reward)
+    # The prior fades with the rows.
+    assert agent.posterior.A.item() == pytest.approx(0.125 + 0.25 + 0.5 + 1)
+    assert agent.posterior.b.item() == pytest.approx(0.25 + 1.5 + 5)
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+@pytest.mark.parametrize("forget", [{}, {"discount": 0.97}, {"window": 40}])
+def test_a_shared_model_is_one_ridge_regression_on_the_rows_of_all_arms(
+    forget, n_worlds
+):
+    rng = np.random.default_rng(0)
+    options = {"ridge": RIDGE, "n_worlds": n_worlds, "shared": True, **forget}
+    bold = LinUCBAgent(5, 4, alpha=ALPHA, **options)
+    greedy = LinearAgent(5, 4, **options)
+    worlds = () if n_worlds is None else (n_worlds,)
+    assert bold.posterior.shape == greedy.posterior.shape == worlds
+    rows, rewards = [], []
+    for step in range(120):
+        context = Context(np.zeros(worlds, int), rng.normal(size=(*worlds, 5, 4)))
+        remembered = slice(-40, None) if "window" in forget else slice(None)
+        x = np.array(rows[remembered]).reshape(-1, *worlds, 4)
+        r = np.array(rewards[remembered]).reshape(-1, *worlds)
+        weight = bold.discount ** np.arange(len(x))[::-1]
+        prior = RIDGE * bold.discount**step * np.eye(4)
+        for w in np.ndindex(worlds):
+            mine, reward = x[(slice(None), *w)], r[(slice(None), *w)]
+            A = prior + (weight[:, None] * mine).T @ mine
+            features = context.features[w]
+            mean = features @ np.linalg.solve(A, (weight * reward) @ mine)
+            spread = np.linalg.solve(A, features.T).T
+            width = np.sqrt((features * spread).sum(axis=1))
+            near = {"rtol": 0, "atol": 1e-8}
+            assert np.allclose(greedy.scores(context)[w], mean, **near)
+            assert np.allclose(bold.scores(context)[w], mean + ALPHA * width, **near)
+        arm = rng.integers(5, size=worlds)
+        x = np.take_along_axis(context.features, arm[..., None, None], axis=-2)
+        rows.append(x[..., 0, :])
+        rewards.append(rows[-1].sum(axis=-1) + rng.normal(size=worlds))
+        played = (arm, rewards[-1]) if worlds else (int(arm), float(rewards[-1]))
+        for agent in (bold, greedy):
+            agent.update(context, *played)
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+def test_lookalikes_are_scored_once_and_alike(n_worlds):
+    worlds = () if n_worlds is None else (n_worlds,)
+    agent = LinUCBAgent(50, 6, n_worlds=n_worlds, shared=True)
+    asked, predict = [], agent.posterior.predict_rows
+    agent.posterior.predict_rows = lambda x: asked.append(x.shape) or predict(x)
+    for step in range(30):
+        which = np.random.default_rng(7).integers(5, size=50)
+        features = normal(step, *worlds, 5, 6)[..., which, :]
+        context = Context(np.zeros(worlds, int), features)
+        scores = agent.scores(context)
+        assert asked.pop() == (*worlds, 5, 6)
+        for group in range(5):
+            alike = scores[..., which == group]
+            assert (alike == alike[..., :1]).all()
+        one_by_one = predict(features)
+        assert np.allclose(scores, one_by_one[0] + one_by_one[1])
+        reward = np.full(worlds, step / 30)
+        agent.update(context, *([0] * 2, reward) if worlds else (0, float(reward)))
+
+
+@pytest.mark.parametrize("forget", [{}, {"discount": 0.9}, {"window": 7}])
+def test_an_arm_restocked_begins_again_and_the_others_go_on(forget):
+    rng = np.random.default_rng(0)
+    together = LinUCBAgent(5, 3, ALPHA, RIDGE, n_worlds=2, **forget)
+    alone = [LinUCBAgent(5, 3, ALPHA, RIDGE, **forget) for _ in range(2)]
+    rows = [[], []]
+    for step in range(120):
+        if step % 9 in (4, 6):  # twice within a window
+            arms = np.array([rng.permutation(5)[:2] for _ in range(2)])
+            together.restock(arms)
+            for w, agent in enumerate(alone):
+                agent.restock(arms[w])
+                rows[w] = [row for row in rows[w] if row[0] not in arms[w]]
+                assert (agent.posterior.prior[arms[w]] == RIDGE).all()
+                assert (agent.posterior.A[arms[w]] == RIDGE * np.eye(3)).all()
+                assert not agent.posterior.b[arms[w]].any()
+        context = Context([0, 0], rng.normal(size=(2, 5, 3)))
+        scores = together.scores(context)
+        for w, agent in enumerate(alone):
+            remembered = rows[w]
+            if "window" in forget:
+                remembered = [row for row in remembered if row[3] >= step - 7]
+            features = context.features[w]
+            expected = bounds_from_scratch(agent, remembered, features)
+            near = {"rtol": 0, "atol": 1e-9}
+            assert np.allclose(agent.scores(context.of_world(w)), expected, **near)
+            assert np.allclose(scores[w], expected, **near)
+        arm, reward = rng.integers(5, size=2), rng.normal(size=2)
+        together.update(context, arm, reward)
+        for w, agent in enumerate(alone):
+            agent.update(context.of_world(w), int(arm[w]), float(reward[w]))
+            rows[w].append((arm[w], context.features[w, arm[w]], reward[w], step))
+
+
+@pytest.mark.parametrize("forget", [{}, {"discount": 0.9}, {"window": 3}])
+@pytest.mark.parametrize("n_worlds", [None, 2])
+def test_a_shared_model_keeps_what_replaced_products_taught(n_worlds, forget):
+    worlds = () if n_worlds is None else (n_worlds,)
+    told, untold = (
+        LinUCBAgent(4, 2, n_worlds=n_worlds, shared=True, **forget) for _ in range(2)
+    )
+    for step in range(12):
+        context = Context(np.zeros(worlds, int), normal(step, *worlds, 4, 2))
+        for agent in (told, untold):
+            arm = agent.select(context)
+            agent.update(context, arm, np.ones(worlds) if worlds else 1.0)
+        if step % 3 == 1:
+            told.restock(np.zeros((*worlds, 1), int))
+        assert same(state_of(told), state_of(untold))
+        assert (told.scores(context) == untold.scores(context)).all()
+
+
+def test_products_that_have_become_alike_are_scored_alike():
+    agent = LinUCBAgent(3, 2, shared=True)
+    asked, predict = [], agent.posterior.predict_rows
+    agent.posterior.predict_rows = lambda x: asked.append(len(x)) or predict(x)
+    agent.scores(Context(0, [[1.0, 0], [0, 1], [1, 1]]))
+    agent.restock(np.array([2]))
+    agent.scores(Context(0, [[1.0, 0], [0, 1], [0, 1]]))
+    assert asked == [3, 2]
+
+
+def test_agents_that_know_nothing_of_single_arms_may_be_told_of_new_ones():
+    agent = RandomAgent(4, seed=1)
+    agent.restock(np.array([1, 2]))
+    same_luck = RandomAgent(4, seed=1)
+    for _ in range(20):
+        assert agent.select(bare(4)) == same_luck.select(bare(4))
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_every_arm_finds_its_own_features_among_the_rows(data):
+    n_worlds = data.draw(st.sampled_from([None, 1, 2, 3]))
+    n_arms, d = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 3))
+    shape = (n_arms, d) if n_worlds is None else (n_worlds, n_arms, d)
+    agent = Agent(n_arms, n_worlds)
+    for visit in range(data.draw(st.integers(1, 5))):
+        rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+        # From all alike to all different, and now and then as many as before.
+        features = rng.integers(data.draw(st.sampled_from([1, 2, 3, 99])), size=shape)
+        features = features.astype(data.draw(st.sampled_from([int, float, np.float32])))
+        groups = [
+            len(np.unique(one, axis=0)) for one in features.reshape(-1, *shape[-2:])
+        ]
+        told = visit > 0 and data.draw(st.booleans())
+        if told:
+            agent.restock(np.zeros(1, int))
+        rows, which = agent._lookalikes(features)
+        assert rows.dtype == features.dtype
+        assert rows.shape[:-2] == which.shape[:-1] == shape[:-2]
+        found = np.take_along_axis(rows, which[..., None], axis=-2)
+        assert np.array_equal(found, features)
+        assert max(groups) <= rows.shape[-2] <= n_arms
+        if told or visit == 0:
+            assert rows.shape[-2] == max(groups)
+        if max(groups) == n_arms:
+            assert np.array_equal(rows, features)
+
+
+def test_the_grouping_of_the_last_visitor_is_used_again(monkeypatch):
+    grouped = []
+
+    def group(features, group=protocol._group):
+        grouped.append(features)
+        return group(features)
+
+    monkeypatch.setattr(protocol, "_group", group)
+    agent = LinUCBAgent(4, 2, shared=True)
+    for step in range(5):
+        x = normal(step, 2, 2)
+        agent.scores(Context(0, x[[0, 1, 0, 1]]))
+    assert len(grouped) == 1
+    for _ in range(2):
+        agent.scores(Context(0, x[[0, 0, 1, 1]]))
+    assert len(grouped) == 2
+
+
 N_WORLDS, SEEDS = 3, [11, 5, 2]
 
 
@@ -151,6 +341,13 @@ AGENTS = {
     "window": lambda w, n: LinUCBAgent(10, 9, 0.5, n_worlds=n, window=50),
     "single precision": lambda w, n: LinUCBAgent(
         10, 9, 0.5, n_worlds=n, dtype=np.float32
+    ),
+    "shared": lambda w, n: LinUCBAgent(10, 9, 0.5, n_worlds=n, shared=True),
+    "shared, discounted": lambda w, n: LinUCBAgent(
+        10, 9, 0.5, n_worlds=n, shared=True, discount=0.9
+    ),
+    "shared, window": lambda w, n: LinUCBAgent(
+        10, 9, 0.5, n_worlds=n, shared=True, window=50
     ),
     "epsilon-greedy": lambda w, n: EpsilonGreedyAgent(10, 9, 0.3, n_worlds=n),
     "random": lambda w, n: RandomAgent(10, n_worlds=n),
@@ -267,7 +464,7 @@ def test_scores_closer_than_rounding_are_ties(scores, tied):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("kind", [LinUCBAgent, DisjointAgent])
+@pytest.mark.parametrize("kind", [LinUCBAgent, LinearAgent])
 def test_arms_that_learnt_the_same_in_another_order_are_ties(kind, dtype):
     agent = kind(2, 6, dtype=dtype)
     x, reward = normal(0, 300, 6), normal(1, 300)
@@ -446,8 +643,9 @@ def assert_refused(agent, arguments, error, word):
         ),
     ],
 )
-def test_a_refused_reward_changes_nothing(arguments, error, word):
-    agent = LinUCBAgent(3, 2, window=4)
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_refused_reward_changes_nothing(arguments, error, word, shared):
+    agent = LinUCBAgent(3, 2, window=4, shared=shared)
     for step in range(6):
         agent.update(Context(0, normal(step, 3, 2)), step % 2, 1.0 * step)
     good = {"context": Context(0, normal(9, 3, 2)), "arm": 1, "reward": 1.0}
@@ -490,8 +688,11 @@ def test_a_refused_reward_changes_nothing(arguments, error, word):
         ),
     ],
 )
-def test_a_refused_reward_of_one_world_changes_nothing_in_any(arguments, error, word):
-    agent = LinUCBAgent(4, 2, n_worlds=3, window=4)
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_refused_reward_of_one_world_changes_nothing_in_any(
+    arguments, error, word, shared
+):
+    agent = LinUCBAgent(4, 2, n_worlds=3, window=4, shared=shared)
     for step in range(6):
         agent.update(Context([0] * 3, normal(step, 3, 4, 2)), [0, 1, 2], normal(0, 3))
     good = {
@@ -511,7 +712,10 @@ def test_no_agent_chooses_among_arms_it_does_not_have(name):
         agent.select(RevealedContext(0, np.zeros((9, 9)), np.zeros(9)))
 
 
-@pytest.mark.parametrize("forget", [{}, {"discount": 0.9}, {"window": 3}])
+@pytest.mark.parametrize(
+    "forget",
+    [{}, {"discount": 0.9}, {"window": 3}, {"window": 3, "shared": True}],
+)
 def test_arrays_may_be_used_again_after_an_update(forget):
     agent, undisturbed = (LinUCBAgent(4, 2, n_worlds=3, **forget) for _ in range(2))
     arm, reward = np.zeros(3, int), np.zeros(3)
@@ -537,7 +741,10 @@ def test_features_may_be_any_real_numbers(dtype):
     assert agent.select(Context(0, features)) == 2
 
 
-@pytest.mark.parametrize("forget", [{}, {"discount": 0.99}, {"window": 100}])
+@pytest.mark.parametrize(
+    "forget",
+    [{}, {"discount": 0.99}, {"window": 100}, {"window": 100, "shared": True}],
+)
 def test_single_precision_stays_close(forget):
     single, double = (
         LinUCBAgent(3, 4, ridge=RIDGE, dtype=dtype, **forget)

@@ -9,6 +9,7 @@ from zoolib import (
     median_interval,
     proportion_interval,
 )
+from zoolib.estimates import half_width
 
 
 def test_mean_interval_is_students():
@@ -193,3 +194,26 @@ def test_samples_of_the_bootstrap_are_checked(samples):
 def test_samples_that_are_all_alike_have_an_interval_without_width():
     same = bootstrap_interval([0.3, 0.3, 0.3])
     assert (same.mean, same.low, same.high) == pytest.approx((0.3, 0.3, 0.3))
+
+
+@pytest.mark.parametrize(
+    "interval",
+    [
+        lambda level: mean_interval([1.0, 2.0], level),
+        lambda level: proportion_interval(1, 2, level),
+        lambda level: median_interval(range(20), level),
+        lambda level: bootstrap_interval([1.0, 2.0], level=level),
+        lambda level: bootstrap_interval([1.0, 1.0], level=level),
+        lambda level: half_width(np.array([1.0, 2.0]), level),
+    ],
+    ids=["mean", "proportion", "median", "bootstrap", "all alike", "half width"],
+)
+def test_levels_are_checked(interval):
+    for wrong in (0, 1, -0.5, 95, np.nan, np.inf):
+        said = f"level must lie strictly between 0 and 1: got {wrong}"
+        with pytest.raises(ValueError, match=said):
+            interval(wrong)
+    for strange in ("0.95", None, True):
+        with pytest.raises(TypeError, match=f"level must be a number: got {strange!r}"):
+            interval(strange)
+    interval(np.float32(0.9))

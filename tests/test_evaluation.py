@@ -91,6 +91,7 @@ def made(expected, optimal, persona=None, shocks=None, reward=None):
         agents=tuple("abc"[:n_agents]),
         seeds=tuple(range(n_worlds)),
         shocks=shocks or {},
+        churn=None,
         personas=PERSONAS,
         planned=n_steps,
         user=np.zeros(optimal.shape, np.int32),

@@ -1,12 +1,16 @@
 import copy
 import dataclasses
+import json
+import zipfile
 from functools import partial
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from zoolib import (
     SHOCK_1,
@@ -19,6 +23,7 @@ from zoolib import (
     true_ctr_matrix,
 )
 from zoolib._random import stream
+from zoolib._threads import one_thread
 from zoolib.agents import (
     Context,
     EpsilonGreedyAgent,
@@ -27,10 +32,13 @@ from zoolib.agents import (
     RandomAgent,
     RevealedContext,
 )
+from zoolib.agents.neural_linear import NeuralLinearAgent
+from zoolib.simulator import Churn
 
 ARRAYS = ("user", "persona", "arm", "reward", "expected_reward", "optimal_reward")
 SEEDS = [11, 5, 2]
 small_world = partial(ZooplusSimulator, 10, 20)
+rich_world = partial(ZooplusSimulator, 10, 20, rich=True)
 
 
 def play(agents, seeds=SEEDS, n_steps=60, shocks=None, **options):
@@ -77,6 +85,7 @@ def test_a_history_has_one_entry_for_each_agent_world_and_step():
     assert history.seeds == (0, 1, 2)
     assert list(history.shocks.items()) == [(10, SHOCK_1), (30, SHOCK_2)]
     assert history.personas == tuple(ZooplusSimulator().personas)
+    assert history.churn is None
     assert history.n_steps == history.planned == 40
     assert {name: getattr(history, name).shape for name in ARRAYS} == {
         "user": (3, 40),
@@ -125,6 +134,111 @@ def test_a_run_is_what_playing_by_hand_gives():
         assert history.expected_reward[0, 0, step] == chance
         assert history.optimal_reward[0, 0, step] == true_ctr_matrix(world)[user].max()
     assert 0 < clicks < 700
+
+
+@pytest.mark.parametrize("make_world", [small_world, rich_world])
+@pytest.mark.parametrize("n_worlds", [3, None], ids=["in step", "copied"])
+def test_a_run_with_churn_is_what_playing_by_hand_gives(n_worlds, make_world):
+    churn, shocks = Churn(every=90, share=0.3), {180: SHOCK_1, 200: SHOCK_2}
+    d = 13 if make_world is rich_world else 9
+    history = play(
+        {
+            "disjoint": LinUCBAgent(10, d, alpha=0.5, n_worlds=n_worlds, window=60),
+            "shared": LinUCBAgent(10, d, alpha=0.5, n_worlds=n_worlds, shared=True),
+            "oracle": OracleAgent(10, n_worlds=n_worlds),
+        },
+        SEEDS,
+        560,
+        shocks,
+        churn=churn,
+        make_world=make_world,
+    )
+    assert history.churn == churn
+    for w, seed in enumerate(SEEDS):
+        world = make_world(seed=seed)
+        features, truth = FeatureEngineer(world), true_ctr_matrix(world)
+        agents = [
+            LinUCBAgent(10, d, alpha=0.5, window=60, seed=seed),
+            LinUCBAgent(10, d, alpha=0.5, shared=True, seed=seed),
+        ]
+        luck = stream(seed, "clicks").random((560, 5))
+        for step, user in enumerate(stream(seed, "visitors").integers(20, size=560)):
+            if step in shocks:
+                world.apply_shock(shocks[step])
+            if step in (90, 180, 270, 360, 450, 540):
+                arms = world.restock(0.3)
+                features = FeatureEngineer(world)
+                for agent in agents:
+                    agent.restock(arms)
+            if step % 10 == 0:
+                truth = true_ctr_matrix(world)
+            context = Context(user, features.transform(user))
+            at = (w, step)
+            assert history.user[at] == user
+            best = truth[user].max()
+            assert (history.optimal_reward[:, *at] == best).all()
+            assert history.expected_reward[2, *at] == best
+            for place, agent in enumerate(agents):
+                arm = agent.select(context)
+                chance = truth[user, arm]
+                reward = int(luck[step, world.category_of_product[arm]] < chance)
+                agent.update(context, arm, reward)
+                assert history.arm[place, *at] == arm
+                assert history.expected_reward[place, *at] == chance
+                assert history.reward[place, *at] == reward
+
+
+@pytest.mark.parametrize("n_worlds", [3, None], ids=["in step", "copied"])
+@pytest.mark.parametrize(
+    ("every", "steps"),
+    [(20, [20, 40]), (59, [59]), (60, []), (61, []), (13, [13, 26, 39, 52])],
+)
+def test_agents_are_told_which_arms_hold_other_products(every, steps, n_worlds):
+    told, visits = [], []
+
+    class Listener(Always):
+        def __init__(self):
+            super().__init__(0 if n_worlds is None else [0, 0, 0])
+            self.n_worlds = n_worlds
+
+        def select(self, context):
+            visits.append(context.user_id)
+            return self.arm
+
+        def restock(self, arms):
+            told.append((len(visits), arms.tolist()))
+
+    agents = {"deaf": Always(0), "listener": Listener()}
+    churn = Churn(every, share=0.3)
+    history = play(agents, SEEDS, 60, churn=churn, make_world=small_world)
+    worlds = [small_world(seed=seed) for seed in SEEDS]
+    expected = []
+    for step in steps:
+        arms = [world.restock(0.3).tolist() for world in worlds]
+        if n_worlds:
+            expected.append((step, arms))
+        else:
+            expected += [(3 * step, arms_of_world) for arms_of_world in arms]
+    assert told == expected
+    assert history.n_steps == 60
+
+
+def test_each_world_with_churn_goes_as_it_would_go_alone():
+    options = {"shocks": {700: SHOCK_1}, "churn": Churn(150, 0.1)}
+    together = play(agents_for(3), SEEDS, 1000, **options)
+    assert same(together, play(agents_for(3), SEEDS, 1000, **options))
+    assert same(together, play(agents_for(None), SEEDS, 1000, **options))
+    for w, seed in enumerate(SEEDS):
+        alone = play(agents_for([None, 1, None][w]), [seed], 1000, **options)
+        assert same(together, alone, (..., [w], slice(None)))
+    shorter = play(agents_for(3), SEEDS, 620, churn=options["churn"])
+    assert same(together, shorter, (..., slice(620)))
+    calm = play(agents_for(3), SEEDS, 1000, {700: SHOCK_1})
+    assert same(together, play(agents_for(3), SEEDS, 150), (..., slice(150)))
+    assert (together.user == calm.user).all()
+    assert (together.optimal_reward[0] == calm.optimal_reward[0])[:, :150].all()
+    changed = (together.expected_reward != calm.expected_reward).any(axis=-1)
+    assert changed[:3].all()  # the oracle finds a product of the best category again
 
 
 def test_the_same_seeds_play_the_same_game_and_others_another():
@@ -421,6 +535,10 @@ UNKNOWN = MarketShock("dog_person", {"Dog Toy": 0.5})
         ({"seeds": [0.5]}, TypeError, ["seed", "0.5"]),
         ({"n_steps": 0}, ValueError, ["n_steps", "at least 1", "0"]),
         ({"n_steps": 9.0}, TypeError, ["n_steps", "9.0"]),
+        ({"seeds": [3, 3]}, ValueError, ["seeds", "differ", "repeats=True", "[3]"]),
+        ({"seeds": [3, -3], "repeats": True}, ValueError, ["seed", "-3"]),
+        ({"seeds": [], "repeats": True}, ValueError, ["seeds", "none"]),
+        ({"churn": 20}, TypeError, ["churn", "Churn or None", "int"]),
         ({"shocks": {60: SHOCK_1}}, ValueError, ["shocks", "60 steps", "step 60"]),
         ({"shocks": {10: SHOCK_1, 99: SHOCK_2}}, ValueError, ["shocks", "step 99"]),
         ({"shocks": {-1: SHOCK_1}}, ValueError, ["shock step", "-1"]),
@@ -540,12 +658,13 @@ def test_the_progress_bar_counts_steps_and_can_be_silenced(
     assert bool(said) == shown
 
 
+@pytest.mark.parametrize("churn", [None, Churn(np.int64(12), np.float32(0.5))])
 @pytest.mark.parametrize("stop", [None, 15])
-def test_a_history_comes_back_from_its_file(stop, tmp_path):
+def test_a_history_comes_back_from_its_file(stop, churn, tmp_path):
     agents = {"random": RandomAgent(50), "other": Always(7)}
     if stop:
         agents["stopped"] = Interrupted(stop, "select")
-    history = play(agents, SEEDS, 40, {10: SHOCK_1, 30: SHOCK_2})
+    history = play(agents, SEEDS, 40, {10: SHOCK_1, 30: SHOCK_2}, churn=churn)
     history.save(tmp_path / "history.npz")
     loaded = History.load(tmp_path / "history.npz")
     for field in dataclasses.fields(History):
@@ -583,8 +702,10 @@ def truncated(path):
 
 
 def flipped(path):
+    with zipfile.ZipFile(path) as archive:
+        labels, user = archive.infolist()[:2]
     content = bytearray(path.read_bytes())
-    content[len(content) // 4] ^= 255
+    content[user.header_offset - labels.compress_size // 2] ^= 255
     path.write_bytes(content)
 
 
@@ -605,10 +726,14 @@ def empty(path):
     path.write_bytes(b"")
 
 
-def other_labels(path):
+def rewrite(path, name, change):
     with np.load(path) as file:
         arrays = dict(file)
-    np.savez(path, **(arrays | {"labels": '{"agents": ["Always"]}'}))
+    np.savez(path, **(arrays | {name: change(arrays[name])}))
+
+
+def other_labels(path):
+    rewrite(path, "labels", lambda labels: '{"agents": ["Always"]}')
 
 
 @pytest.mark.parametrize(
@@ -629,6 +754,52 @@ def test_files_that_are_no_history_are_refused(write, tmp_path):
     write(path)
     with pytest.raises(ValueError, match=r"history\.npz.*not a file of History\.save"):
         History.load(path)
+
+
+def relabelled(name, value):
+    return lambda labels: json.dumps(json.loads(str(labels)) | {name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        *(
+            (name, change, "arrays must have shapes")
+            for name in ARRAYS
+            for change in (
+                lambda array: array[..., :-1],
+                lambda array: array[..., 1:, :],
+                lambda array: array[..., None],
+            )
+        ),
+        *(
+            (name, lambda array: array[0], "arrays must have shapes")
+            for name in ("persona", "arm", "reward", "optimal_reward")
+        ),
+        *(
+            (name, lambda array: array[:1], "arrays must have shapes")
+            for name in ("arm", "reward", "expected_reward")
+        ),
+        ("user", lambda array: array[0, 0], "not a file of History.save"),
+        ("labels", relabelled("agents", ["a"]), "arrays must have shapes"),
+        ("labels", relabelled("agents", ["a", "b", "c"]), "arrays must have shapes"),
+        ("labels", relabelled("seeds", [1, 2]), "arrays must have shapes"),
+        ("labels", relabelled("seeds", [1, 2, 3, 4]), "arrays must have shapes"),
+        (
+            "labels",
+            relabelled("personas", ["a", "b", "c"]),
+            "persona must lie in 0 … 2",
+        ),
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_no_history(name, change, words, tmp_path):
+    path = tmp_path / "history.npz"
+    play({"a": Always(0), "b": Always(1)}, n_steps=60).save(path)
+    assert History.load(path).n_steps == 60
+    rewrite(path, name, change)
+    with pytest.raises(ValueError, match=r"not a file of History\.save") as refusal:
+        History.load(path)
+    assert words in str(refusal.value)
 
 
 def test_a_missing_history_is_named(tmp_path):
@@ -713,3 +884,78 @@ def test_no_agent_can_change_what_the_others_see():
 
     with pytest.raises(ValueError, match="read-only"):
         run_experiment([Vandal()], [0, 1], 5, progress=False)
+
+
+def test_a_seed_may_come_again_if_that_is_wanted():
+    agents = {
+        "random": RandomAgent(10, n_worlds=3),
+        "networks": NeuralLinearAgent(
+            10, 9, n_worlds=3, network_seed=[1, 2, 1], train_every=20, batch_size=16
+        ),
+    }
+    options = {"make_world": small_world, "churn": Churn(70)}
+    history = play(agents, [4, 4, 4], 150, {40: SHOCK_1}, repeats=True, **options)
+    assert history.seeds == (4, 4, 4)
+    for name in ("user", "persona", "optimal_reward"):
+        array = getattr(history, name)
+        assert (array == array[..., :1, :]).all()
+    random, networks = history.arm
+    assert (random == random[0]).all()
+    assert (history.reward[0] == history.reward[0, 0]).all()
+    assert (networks[0] == networks[2]).all()
+    assert (networks[0] != networks[1]).any()
+    once = play({"random": RandomAgent(10)}, [4], 150, {40: SHOCK_1}, **options)
+    assert (once.arm[0, 0] == random[0]).all()
+    different = play([RandomAgent(10)], [4, 5], 20, repeats=True, **options)
+    assert different.seeds == (4, 5)
+
+
+def threads():
+    """How many threads PyTorch and each library below NumPy may use."""
+    pools = threadpool_info()
+    assert any(pool["user_api"] == "blas" for pool in pools)
+    return [torch.get_num_threads(), *(pool["num_threads"] for pool in pools)]
+
+
+@pytest.fixture
+def several_threads():
+    """Several threads are allowed, whatever the machine has."""
+    before = torch.get_num_threads()
+    with threadpool_limits(limits=2):
+        torch.set_num_threads(3)
+        yield threads()
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("end", [None, KeyboardInterrupt, ZeroDivisionError])
+def test_agents_play_on_one_thread_and_the_others_come_back(end, several_threads):
+    assert min(several_threads) > 1
+    counted = []
+
+    class Counting(Always):
+        def update(self, context, arm, reward):
+            counted.append(set(threads()))
+            if end and len(counted) == 3:
+                raise end
+
+    if end is ZeroDivisionError:
+        with pytest.raises(end):
+            play([Counting(0)], [0], 5)
+    else:
+        play([Counting(0)], [0], 5)
+    assert counted == [{1}] * (3 if end else 5)
+    assert threads() == several_threads
+
+
+def test_one_thread_may_be_asked_for_within_one_thread(several_threads):
+    with one_thread():
+        with one_thread():
+            assert set(threads()) == {1}
+        assert set(threads()) == {1}
+    assert threads() == several_threads
+
+
+def test_the_progress_bar_counts_through_shocks_and_churn(capsys, monkeypatch):
+    monkeypatch.setenv("TQDM_DISABLE", "")
+    run_experiment([Always(0)], [0], 700, {600: SHOCK_1}, churn=Churn(90))
+    assert "700/700" in capsys.readouterr().err

@@ -49,9 +49,10 @@ def test_users_are_checked(user, error):
         FeatureEngineer(ZooplusSimulator()).transform(user)
 
 
+@pytest.mark.parametrize("rich", [False, True])
 @pytest.mark.parametrize("arguments", [{}, {"interactions": True}, {"personas": False}])
-def test_worlds_are_described_as_if_alone(arguments):
-    worlds = [ZooplusSimulator(12, 30, seed) for seed in (1, 2, 3)]
+def test_worlds_are_described_as_if_alone(arguments, rich):
+    worlds = [ZooplusSimulator(12, 30, seed, rich) for seed in (1, 2, 3)]
     together = FeatureEngineer(worlds, **arguments)
     alone = [FeatureEngineer(world, **arguments) for world in worlds]
     assert together.names == alone[0].names
@@ -101,6 +102,7 @@ def test_users_of_worlds_are_checked(users, error, words):
         ([], ["world", "[]"]),
         ([(12, 30), (12, 31)], ["world", "equal size"]),
         ([(13, 30), (12, 30)], ["world", "equal size"]),
+        ([(12, 30), (12, 30, 42, True)], ["world", "False", "True"]),
     ],
 )
 def test_worlds_are_of_one_size(sizes, words):
@@ -112,3 +114,57 @@ def test_worlds_are_of_one_size(sizes, words):
 def test_interactions_need_personas():
     with pytest.raises(ValueError, match="interactions need personas"):
         FeatureEngineer(ZooplusSimulator(), interactions=True, personas=False)
+
+
+def test_the_names_of_pairs_tell_both():
+    world = ZooplusSimulator()
+    personas, categories = list(world.personas), list(world.categories)
+    names = FeatureEngineer(world, interactions=True).names
+    assert names == [
+        *(f"persona={p}" for p in personas),
+        *(f"category={c}" for c in categories),
+        *(f"persona={p} x category={c}" for p in personas for c in categories),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "d"),
+    [({}, 13), ({"interactions": True}, 55), ({"personas": False}, 9)],
+)
+def test_a_rich_shop_adds_its_numbers(arguments, d):
+    world = ZooplusSimulator(12, 30, seed=4, rich=True)
+    features = FeatureEngineer(world, **arguments)
+    assert features.n_features == len(features.names) == len(set(features.names)) == d
+    told = list(world.personas) if arguments.get("personas", True) else []
+    for user in range(30):
+        table = features.transform(user)
+        assert table.shape == (12, d)
+        who = world.users.loc[user]
+        of_user = {f"persona={name}": float(name == who.persona) for name in told}
+        of_user |= {"budget": who.budget, "curiosity": who.curiosity}
+        for product in range(12):
+            what = world.products.loc[product]
+            of_product = {
+                f"category={name}": float(name == what.category)
+                for name in world.categories
+            }
+            of_product |= {"price": what.price, "freshness": what.freshness}
+            expected = of_user | of_product
+            if "interactions" in arguments:
+                expected |= {
+                    f"{u} x {p}": x * y
+                    for u, x in of_user.items()
+                    for p, y in of_product.items()
+                }
+            assert features.names == list(expected)
+            assert table[product].tolist() == list(expected.values())
+
+
+def test_features_made_after_a_change_of_the_catalogue_tell_of_it():
+    world = ZooplusSimulator(12, 30, seed=4, rich=True)
+    before = FeatureEngineer(world)
+    table = before.transform(0)
+    shelves = world.restock(0.25)
+    after = FeatureEngineer(world).transform(0)
+    assert (before.transform(0) == table).all()
+    assert np.flatnonzero((after != table).any(axis=1)).tolist() == shelves.tolist()

@@ -28,6 +28,8 @@ from zoolib.__main__ import main
 from zoolib.agents import (
     EpsilonGreedyAgent,
     LinUCBAgent,
+    NeuralLinearAgent,
+    NeuralUCBAgent,
     OracleAgent,
     RandomAgent,
     StaticAgent,
@@ -220,7 +222,7 @@ def test_a_run_of_the_book_is_asked_for_by_no_options(monkeypatch):
     )
     assert gauntlet.SHOCKS == {10_000: SHOCK_1, 25_000: SHOCK_2}
     assert set(gauntlet.DEFAULT) <= set(gauntlet.AGENTS)
-    assert gauntlet.RECOMMENDED["linear"] in gauntlet.LINEAR
+    assert set(gauntlet.RECOMMENDED.values()) <= set(gauntlet.LEARNING)
 
 
 @pytest.mark.parametrize(
@@ -233,6 +235,13 @@ def test_a_run_of_the_book_is_asked_for_by_no_options(monkeypatch):
         ("linucb-0.2", LinUCBAgent, {"alpha": 0.2, "discount": 1}),
         ("linucb-1.0", LinUCBAgent, {"alpha": 1.0, "discount": 1}),
         ("linucb-discounted", LinUCBAgent, {"alpha": 0.35, "discount": 0.997}),
+        ("neural-ucb-diagonal", NeuralUCBAgent, {"alpha": 1.0, "inverse": "diagonal"}),
+        ("neural-replay", NeuralLinearAgent, {"alpha": 0.3, "rebuild": False}),
+        (
+            "neural-linear",
+            NeuralLinearAgent,
+            {"alpha": 0.7, "joined": True, "window": 4_000, "discount": 0.999},
+        ),
     ],
 )
 def test_names_stand_for_agents(name, kind, settings, monkeypatch):
@@ -257,7 +266,7 @@ def test_names_stand_for_agents(name, kind, settings, monkeypatch):
 
 
 def test_every_name_stands_for_an_agent():
-    assert len(set(gauntlet.AGENTS)) == len(gauntlet.AGENTS) == 7
+    assert len(set(gauntlet.AGENTS)) == len(gauntlet.AGENTS) == 10
 
 
 @pytest.fixture
@@ -343,7 +352,7 @@ class Interrupted(RandomAgent):
 def test_an_interrupted_run_says_what_was_finished(
     short, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setitem(gauntlet.LINEAR, "linucb-0.2", partial(Interrupted, step=450))
+    monkeypatch.setitem(gauntlet.LEARNING, "linucb-0.2", partial(Interrupted, step=450))
     arguments = ("--worlds", 2, "--steps", 1200, "--agents", "oracle", "linucb-0.2")
     status, said = play(tmp_path, *arguments)
     assert status == 130
@@ -361,7 +370,7 @@ def test_an_interrupted_run_says_what_was_finished(
 
 
 def test_an_interrupt_before_anything_is_finished_is_said(capsys, monkeypatch):
-    monkeypatch.setitem(gauntlet.LINEAR, "linucb-0.2", partial(Interrupted, step=0))
+    monkeypatch.setitem(gauntlet.LEARNING, "linucb-0.2", partial(Interrupted, step=0))
     try:
         status = main(["gauntlet", "--worlds", "2", "--agents", "linucb-0.2"])
     except KeyboardInterrupt:

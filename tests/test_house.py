@@ -14,11 +14,18 @@ import pytest
 from tests.notebooks import ROOT, chapters
 
 FLOORS = [
-    {"_checks", "_files", "_notebook", "_random"},
+    {"_checks", "_files", "_notebook", "_progress", "_random", "_threads"},
     {"estimates", "simulator"},
-    {"features", "networks", "posterior"},
+    {"features", "networks", "posterior", "replay"},
     {"recommender", "agents.protocol"},
-    {"agents", "agents.baselines", "agents.linear"},
+    {"agents.neural"},
+    {
+        "agents",
+        "agents.baselines",
+        "agents.linear",
+        "agents.neural_linear",
+        "agents.neural_ucb",
+    },
     {"experiment", "plots", "book"},
     {"evaluation"},
     {"gauntlet"},

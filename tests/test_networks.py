@@ -1,7 +1,9 @@
+import copy
+
 import pytest
 import torch
 
-from zoolib.networks import MLP, Embedding, seeded
+from zoolib.networks import MLP, Embedding, descend, seeded
 
 
 def test_worlds_are_initialised_by_their_own_seeds():
@@ -63,3 +65,73 @@ def test_initial_weights_have_pytorchs_spread():
 def test_seeds_are_checked(seed, error):
     with pytest.raises(error, match="seed"):
         seeded(seed)
+
+
+def test_a_step_of_descent_by_hand():
+    w = torch.nn.Parameter(torch.tensor([3.0, -1.0]))
+    optimiser = torch.optim.SGD([w], lr=0.25)
+    for expected in ([1.5, -0.5], [0.75, -0.25]):  # the gradient of w² is 2w, each time
+        descend(optimiser, w.square())
+        assert w.tolist() == expected
+    descend(optimiser, w.square().sum())
+    assert w.tolist() == [0.375, -0.125]
+
+
+def test_what_the_losses_do_not_depend_on_stays():
+    w, idle = (torch.nn.Parameter(torch.tensor([2.0])) for _ in range(2))
+    descend(torch.optim.Adam([{"params": [idle]}, {"params": [w]}], lr=0.1), w.square())
+    assert idle.item() == 2
+    assert w.item() == pytest.approx(1.9)
+
+
+def squared_errors(network, x, y):
+    return (network(x)[..., 0] - y).square().mean(dim=-1)
+
+
+@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adam])
+def test_worlds_train_as_if_alone(make):
+    seeds = (4, 7, 5)
+    together = MLP((3, 8, 1), seeded(list(seeds)))
+    alone = [MLP((3, 8, 1), seeded(seed)) for seed in seeds]
+    optimisers = [make(one.parameters(), lr=0.05) for one in (together, *alone)]
+    source = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        x = torch.randn(3, 16, 3, generator=source)
+        y = x[..., 0] * torch.tensor([[1.0], [-2.0], [5.0]])
+        descend(optimisers[0], squared_errors(together, x, y))
+        for w, network in enumerate(alone):
+            descend(optimisers[w + 1], squared_errors(network, x[w], y[w]))
+    for w, network in enumerate(alone):
+        for a, b in zip(network.parameters(), together.parameters(), strict=True):
+            assert torch.allclose(a, b[w], rtol=1e-3, atol=1e-4)
+    fresh = MLP((3, 8, 1), seeded(list(seeds)))
+    assert not torch.allclose(fresh.weights[0], together.weights[0], atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda w: w * float("nan"), "losses must be finite.*nan"),
+        (lambda w: w / 0, "losses must be finite.*inf"),
+        # A loss of zero, and a gradient without bounds.
+        (lambda w: (w - w.detach()).sqrt(), "gradients must be finite"),
+    ],
+)
+@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adam])
+def test_a_step_to_nowhere_is_not_taken_in_any_world(make, spoil, words):
+    w = torch.nn.Parameter(torch.tensor([3.0, 2.0]))
+    optimiser = make([w], lr=0.1)
+    descend(optimiser, w.square())
+    before, state = w.tolist(), copy.deepcopy(optimiser.state_dict())
+    losses = torch.stack([w[0].square(), spoil(w[1])])
+    with pytest.raises(FloatingPointError, match=words):
+        descend(optimiser, losses)
+    assert w.tolist() == before
+    assert str(optimiser.state_dict()) == str(state)
+    # What was refused leaves no trace in the next step.
+    undisturbed = torch.nn.Parameter(torch.tensor([3.0, 2.0]))
+    other = make([undisturbed], lr=0.1)
+    descend(other, undisturbed.square())
+    for parameter, one in ((w, optimiser), (undisturbed, other)):
+        descend(one, parameter.square())
+    assert w.tolist() == undisturbed.tolist()

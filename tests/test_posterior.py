@@ -11,6 +11,7 @@ from zoolib.posterior import (
     RidgePosterior,
 )
 
+NAN, INF = float("nan"), float("inf")
 RIDGE = 2.5
 
 
@@ -47,6 +48,10 @@ def assert_solves(posterior, A, b, tolerance=1e-9):
     np.testing.assert_allclose(posterior.mean, mean, **near)
     np.testing.assert_allclose(posterior.width(x), width, **near)
     np.testing.assert_allclose(posterior.predict(x), (x * mean).sum(axis=-1), **near)
+    rows = posterior.predict_rows(np.stack((x, -2 * x), axis=-2))
+    predictions = (x * mean).sum(axis=-1)[..., None] * [1, -2]
+    np.testing.assert_allclose(rows[0], predictions, **near)
+    np.testing.assert_allclose(rows[1], width[..., None] * [1, 2], **near)
     both = posterior.predict_with_width(x)
     np.testing.assert_allclose(both[0], posterior.predict(x), **near)
     np.testing.assert_allclose(both[1], width, **near)
@@ -127,7 +132,17 @@ def test_updates_of_different_selections_mix():
     shape=st.sampled_from([(), (3,), (2, 2)]),
     steps=st.lists(
         st.sampled_from(
-            ["learn", "undo", "forget", "decay", "read", "check", "rebuild", "reset"]
+            [
+                "learn",
+                "undo",
+                "forget",
+                "decay",
+                "read",
+                "check",
+                "rebuild",
+                "reset",
+                "reset some",
+            ]
         ),
         max_size=30,
     ),
@@ -175,6 +190,12 @@ def test_any_order_of_operations_keeps_the_sums(shape, steps, seed):
             posterior.rebuild(x, reward) if step == "rebuild" else posterior.reset()
             A[:], b[:] = x.mT @ x, np.vecmat(reward, x)
             assert (posterior.prior == RIDGE).all()
+            undo = None
+        elif step == "reset some":
+            at = (rng.permutation(shape[0])[:2],) if shape else ()
+            posterior.reset(at)
+            A[at] = b[at] = 0
+            assert (posterior.prior[at] == RIDGE).all()
             undo = None
     assert (posterior.prior <= RIDGE).all()
     prior = posterior.prior[..., None, None] * np.eye(3)
@@ -422,6 +443,120 @@ def test_many_rows_are_asked_about_at_once():
     assert posterior.predict([1, 0, 0]) == posterior.mean[0]
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [0, 1, 5])
+@pytest.mark.parametrize("shape", [(), (2,), (2, 3)])
+def test_each_posterior_is_asked_about_rows_of_its_own(shape, n, dtype):
+    posterior = learned(shape, dtype=dtype)
+    posterior.decay(0.5)
+    x = normal(3, *shape, n, 3).astype(dtype)
+    prediction, width = posterior.predict_rows(x)
+    assert prediction.shape == width.shape == (*shape, n)
+    assert prediction.dtype == width.dtype == dtype
+    for i in range(n):
+        one = posterior.predict_with_width(x[..., i, :])
+        assert np.allclose(prediction[..., i], one[0], rtol=1e-5)
+        assert np.allclose(width[..., i], one[1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_rows_of_a_rebuild_count_by_their_weights(shape):
+    x, reward = normal(0, *shape, 30, 3), normal(1, *shape, 30)
+    weight = np.random.default_rng(2).random(30) * 2
+    weight[7] = 0
+    slow, fast = RidgePosterior(3, RIDGE, shape), learned(shape, seed=5)
+    fast.decay(0.5)
+    for i in range(30):
+        slow.update(x[..., i, :], reward[..., i], weight=weight[i])
+    fast.rebuild(x, reward, weight)
+    assert_solves(fast, slow.A, slow.b)
+    assert (fast.prior == RIDGE).all()
+    same_rows = RidgePosterior(3, RIDGE, shape)
+    same_rows.rebuild(x, reward, [1] * 30)
+    fast.rebuild(x, reward)
+    assert same(state_of(fast), state_of(same_rows))
+
+
+@pytest.mark.parametrize(
+    ("weight", "words"),
+    [
+        ([1.0, 1.0, 1.0], ["weight", "4 finite numbers"]),
+        (1.0, ["weight", "4"]),
+        (np.ones((4, 1)), ["weight", "4"]),
+        ([1.0, -1e-9, 1.0, 1.0], ["weight", "0 or more", "-1.e-09"]),
+        ([1.0, NAN, 1.0, 1.0], ["weight", "nan"]),
+        ([1.0, 1.0, 1.0, INF], ["weight", "finite", "inf"]),
+    ],
+)
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_weights_of_a_refused_rebuild_change_nothing(shape, weight, words):
+    posterior = learned(shape)
+    before = state_of(posterior)
+    with pytest.raises(ValueError, match="weight") as refusal:
+        posterior.rebuild(np.ones((*shape, 4, 3)), np.ones((*shape, 4)), weight)
+    assert all(word in str(refusal.value) for word in words), str(refusal.value)
+    assert same(before, state_of(posterior))
+
+
+@pytest.mark.parametrize(
+    ("shape", "at"),
+    [
+        ((4,), (2,)),
+        ((4,), ([3, 1],)),
+        ((4,), (slice(1, 3),)),
+        ((2, 3), (1,)),
+        ((2, 3), (0, 2)),
+        ((2, 3), ([[0], [1]], [[0, 2], [1, 0]])),
+    ],
+)
+@pytest.mark.parametrize("settled", [False, True])
+def test_some_go_back_to_the_prior_and_the_others_go_on(shape, at, settled):
+    posterior, undisturbed = learned(shape), learned(shape)
+    for one in (posterior, undisturbed):
+        one.decay(0.5)
+        if settled:
+            assert one.A.shape == (*shape, 3, 3)
+    updates = posterior._updates
+    posterior.reset(at)
+    assert posterior._updates == updates > 0
+    at = tuple(np.array(i) if isinstance(i, list) else i for i in at)
+    fresh = state_of(RidgePosterior(3, RIDGE, shape))
+    others = np.ones(shape, bool)
+    others[at] = False
+    for now, then, prior in zip(
+        state_of(posterior), state_of(undisturbed), fresh, strict=True
+    ):
+        assert (now[at] == prior[at]).all()
+        assert (now[others] == then[others]).all()
+    # Learning goes on with what is left.
+    x, reward = normal(5, *shape, 3), normal(6, *shape)
+    A, b = posterior.A, posterior.b
+    posterior.update(x, reward)
+    row = x[..., :, None] * x[..., None, :]
+    assert_solves(posterior, A + row, b + reward[..., None] * x)
+
+
+def test_after_a_whole_reset_drift_is_checked_as_often_as_at_first():
+    posterior = learned((2,))
+    posterior.reset()
+    assert (posterior._updates, posterior._next_check) == (0, 1)
+
+
+@pytest.mark.parametrize("shape", [(), (2,)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_sample_is_the_mean_plus_a_root_of_the_covariance_times_normal_numbers(
+    shape, dtype
+):
+    posterior = learned(shape, dtype=dtype)
+    posterior.decay(0.6)
+    normals = normal(3, *shape, 3)
+    sample = posterior.sample(normals, 0.7)
+    root = np.linalg.cholesky(np.linalg.inv(posterior.A.astype(float)))
+    expected = posterior.mean + 0.7 * (root @ normals[..., None])[..., 0]
+    assert sample.dtype == dtype
+    assert np.allclose(sample, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_what_was_handed_over_or_out_may_be_changed_afterwards():
     posterior, undisturbed = (RidgePosterior(2, RIDGE, (2,)) for _ in range(2))
     x, reward, at = np.ones((2, 2)), np.array([1.0, 2.0]), np.array([0, 1])
@@ -432,9 +567,6 @@ def test_what_was_handed_over_or_out_may_be_changed_afterwards():
     for array in state_of(posterior):
         array[:] = 0
     assert same(state_of(posterior), state_of(undisturbed))
-
-
-NAN, INF = float("nan"), float("inf")
 
 
 @pytest.mark.parametrize(
@@ -535,3 +667,12 @@ def test_a_row_that_was_never_learnt_is_not_taken_out():
         posterior.update([0.0, 2.0], 1.0, weight=-1.0)
     assert (posterior.A_inv == before[0]).all()
     assert (posterior.mean == before[1]).all()
+
+
+def test_a_rebuild_from_rows_too_large_changes_nothing():
+    posterior = learned((2,))
+    before = state_of(posterior)
+    x = np.full((2, 4, 3), 2.0**40)  # next to which the prior is lost to rounding
+    with pytest.raises(np.linalg.LinAlgError):
+        posterior.rebuild(x, np.ones((2, 4)))
+    assert same(before, state_of(posterior))

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
-from zoolib import SHOCK_1, SHOCK_2, MarketShock, ZooplusSimulator
+from zoolib import SHOCK_1, SHOCK_2, MarketShock, ZooplusSimulator, true_ctr_matrix
+from zoolib.simulator import Churn, appeal
 
 sizes = st.integers(1, 120)
 seeds = st.integers(0, 2**32 - 1)
@@ -246,3 +248,209 @@ def test_sizes_are_checked(name, value, error):
 def test_log_length_is_checked(n, error):
     with pytest.raises(error, match="n must be"):
         ZooplusSimulator().sample_interactions(n)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=seeds, n_products=sizes, n_users=sizes)
+def test_a_rich_shop_is_the_plain_shop_and_more(seed, n_products, n_users):
+    plain = ZooplusSimulator(n_products, n_users, seed)
+    rich = ZooplusSimulator(n_products, n_users, seed, rich=True)
+    assert (plain.rich, rich.rich) == (False, True)
+    assert list(plain.products) == ["category"]
+    assert list(plain.users) == ["persona"]
+    assert list(rich.products) == ["category", "price", "freshness"]
+    assert list(rich.users) == ["persona", "budget", "curiosity"]
+    assert rich.products[["category"]].equals(plain.products)
+    assert rich.users[["persona"]].equals(plain.users)
+    assert (plain.users["persona"] == plain.user_personas).all()
+    assert (rich.user_personas == plain.user_personas).all()
+    again = ZooplusSimulator(n_products, n_users, seed, rich=True)
+    assert again.products.equals(rich.products)
+    assert again.users.equals(rich.users)
+
+
+def test_prices_freshness_budgets_and_curiosity_are_uniform_and_independent():
+    world = ZooplusSimulator(3000, 3000, seed=1, rich=True)
+    numbers = np.column_stack(
+        [world.products[["price", "freshness"]], world.users[["budget", "curiosity"]]]
+    )
+    for column in numbers.T:
+        assert stats.kstest(column, "uniform").pvalue > 0.001
+    assert abs(np.corrcoef(numbers.T) - np.eye(4)).max() < 4 / np.sqrt(3000)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "qualities", "expected"),
+    [
+        # Budget and curiosity, price and freshness: a perfect price, and a sigmoid of zero.
+        ((0.5, 0.3), (0.5, 0.3), 1.0 * 0.8),
+        # One standard deviation too dear, or too cheap.
+        ((0.5, 0.3), (0.65, 0.3), (0.1 + 0.9 * np.exp(-0.5)) * 0.8),
+        ((0.65, 0.3), (0.5, 0.3), (0.1 + 0.9 * np.exp(-0.5)) * 0.8),
+        # A tenth fresher, or staler, than the customer asks for.
+        ((0.5, 0.3), (0.5, 0.4), 0.6 + 0.4 / (1 + np.exp(-1))),
+        ((0.5, 0.4), (0.5, 0.3), 0.6 + 0.4 / (1 + np.exp(1))),
+        # The worst fit: what is left is a tenth of three fifths.
+        ((0.0, 1.0), (1.0, 0.0), 0.1 * 0.6),
+    ],
+)
+def test_appeal_by_hand(wishes, qualities, expected):
+    assert appeal(wishes, qualities) == pytest.approx(expected, rel=1e-3)
+    if expected > 0.1:
+        assert appeal(wishes, qualities) == pytest.approx(expected)
+
+
+numbers = st.floats(0, 1)
+
+
+@given(numbers, numbers, numbers, numbers)
+def test_appeal_lies_above_zero_and_never_above_one(budget, curiosity, price, fresh):
+    assert 0 < appeal((budget, curiosity), (price, fresh)) <= 1
+
+
+def test_appeal_broadcasts():
+    wishes, qualities = np.random.default_rng(0).random((2, 4, 2))
+    table = appeal(wishes[:, None], qualities)
+    assert table.shape == (4, 4)
+    assert table[1, 3] == appeal(wishes[1], qualities[3])
+
+
+def test_in_a_rich_shop_the_truth_is_the_table_times_the_appeal():
+    world = ZooplusSimulator(12, 30, seed=4, rich=True)
+    world.apply_shock(SHOCK_1)
+    truth = true_ctr_matrix(world)
+    assert truth.shape == (30, 12)
+    for user in range(30):
+        for product in range(12):
+            what, who = world.products.loc[product], world.users.loc[user]
+            fit = appeal((who.budget, who.curiosity), (what.price, what.freshness))
+            expected = world.personas[who.persona][what.category] * fit
+            single = world.true_ctr(user, product)
+            assert type(single) is float
+            assert single == truth[user, product] == pytest.approx(expected)
+    assert type(world.reward(3, 4)) is int
+    log = world.sample_interactions(40_000)
+    p = world.true_ctr(log["user_id"], log["product_id"])
+    assert abs((log["clicked"] - p).sum()) < 4 * np.sqrt((p * (1 - p)).sum())
+
+
+@pytest.mark.parametrize("rich", [False, True])
+@pytest.mark.parametrize(
+    ("n_products", "share", "n"),
+    [
+        (50, 0.2, 10),
+        (50, 1.0, 50),
+        (50, 1e-9, 1),
+        (10, 0.34, 3),
+        (10, 0.36, 4),
+        (1, 0.5, 1),
+    ],
+)
+def test_restocking_replaces_its_share_and_leaves_the_rest(n_products, share, n, rich):
+    world = ZooplusSimulator(n_products, 20, seed=5, rich=rich)
+    handed_out, before = world.products, world.products.copy()
+    codes, users = world.category_of_product.copy(), world.users.copy()
+    shelves = world.restock(share)
+    assert shelves.dtype == np.int64
+    assert len(set(shelves.tolist())) == len(shelves) == n
+    assert set(shelves.tolist()) <= set(range(n_products))
+    assert handed_out.equals(before)
+    assert world.users.equals(users)
+    assert world.products.index.equals(before.index)
+    assert (world.products.dtypes == before.dtypes).all()
+    assert world.products["category"].isin(world.categories).all()
+    kept = np.setdiff1d(np.arange(n_products), shelves)
+    assert world.products.loc[kept].equals(before.loc[kept])
+    assert (world.category_of_product[kept] == codes[kept]).all()
+    if rich:
+        new = world.products.loc[shelves, ["price", "freshness"]].to_numpy()
+        assert (new != before.loc[shelves, ["price", "freshness"]].to_numpy()).all()
+        assert len(np.unique(new)) == new.size
+        assert ((new >= 0) & (new <= 1)).all()
+
+
+@pytest.mark.parametrize("rich", [False, True])
+def test_the_truth_follows_the_catalogue(rich):
+    world = ZooplusSimulator(10, 20, seed=5, rich=rich)
+    before = true_ctr_matrix(world)
+    shelves = world.restock(0.5)
+    now = true_ctr_matrix(world)
+    assert (now != before).any(axis=0)[shelves].any()
+    for product in range(10):
+        what = world.products.loc[product]
+        assert (
+            world.categories[world.category_of_product[product]]
+            == what["category"]
+            == world.log_visits(0, product)["category"].item()
+        )
+        for user in range(20):
+            p = world.personas[world.user_personas[user]][what["category"]]
+            if rich:
+                who = world.users.loc[user]
+                p *= appeal((who.budget, who.curiosity), (what.price, what.freshness))
+            assert now[user, product] == pytest.approx(p)
+
+
+def test_every_shelf_and_every_category_has_the_same_chance():
+    world = ZooplusSimulator(10, 1, seed=6)
+    shelves, names = [], []
+    for _ in range(1500):
+        changed = world.restock(0.3)
+        shelves += changed.tolist()
+        names += world.category_of_product[changed].tolist()
+    assert stats.chisquare(np.bincount(shelves)).pvalue > 0.001
+    assert stats.chisquare(np.bincount(names)).pvalue > 0.001
+    pairs = np.bincount(np.array(shelves) * 5 + names, minlength=50)
+    assert stats.chisquare(pairs).pvalue > 0.001
+
+
+def test_the_seed_decides_what_is_restocked():
+    one, same, other = (ZooplusSimulator(seed=seed, rich=True) for seed in (1, 1, 2))
+    ours, theirs, others = (
+        [w.restock(0.2) for _ in range(3)] for w in (one, same, other)
+    )
+    assert np.array_equal(ours, theirs)
+    assert one.products.equals(same.products)
+    assert not np.array_equal(ours, others)
+    assert not np.array_equal(ours[0], ours[1])
+
+
+@pytest.mark.parametrize(
+    ("share", "error"),
+    [
+        (0, ValueError),
+        (-0.1, ValueError),
+        (1.1, ValueError),
+        (np.nan, ValueError),
+        ("0.2", TypeError),
+        (True, TypeError),
+        (None, TypeError),
+    ],
+)
+def test_shares_are_checked(share, error):
+    world = ZooplusSimulator()
+    before, state = world.products.copy(), world.rng.bit_generator.state
+    with pytest.raises(error, match="share"):
+        world.restock(share)
+    assert world.products.equals(before)
+    assert world.rng.bit_generator.state == state
+    with pytest.raises(error, match="share"):
+        Churn(every=5, share=share)
+
+
+@pytest.mark.parametrize(
+    ("every", "error"),
+    [(0, ValueError), (-5, ValueError), (5.0, TypeError), (True, TypeError)],
+)
+def test_the_pace_of_churn_is_checked(every, error):
+    with pytest.raises(error, match="every"):
+        Churn(every)
+
+
+def test_churn_holds_pythons_own_numbers_for_good():
+    churn = Churn(np.int64(7), np.float32(0.5))
+    assert (type(churn.every), type(churn.share)) == (int, float)
+    assert churn == Churn(7, 0.5)
+    assert Churn(7) == Churn(7, 0.2)
+    with pytest.raises(AttributeError, match="every"):
+        churn.every = 8

@@ -5,24 +5,27 @@ Modules stand on floors and import only from floors below:
 ====== ===================================================
 floor  modules
 ====== ===================================================
-8      `__main__`
-7      `gauntlet`
-6      `evaluation`
-5      `experiment`, `plots`, `book`
-4      `agents`
+9      `__main__`
+8      `gauntlet`
+7      `evaluation`
+6      `experiment`, `plots`, `book`
+5      `agents`
+4      what neural agents share
 3      `recommender`, and what all agents share
-2      `features`, `networks`, `posterior`
+2      `features`, `networks`, `posterior`, `replay`
 1      `simulator`, `estimates`
-0      checks of arguments, streams of random numbers, files
+0      checks of arguments, random numbers, files, threads, bars
 ====== ===================================================
 """
 
 from zoolib.agents import (
     Agent,
     Context,
-    DisjointAgent,
     EpsilonGreedyAgent,
+    LinearAgent,
     LinUCBAgent,
+    NeuralLinearAgent,
+    NeuralUCBAgent,
     OracleAgent,
     RandomAgent,
     RevealedContext,
@@ -64,6 +67,7 @@ from zoolib.recommender import (
 from zoolib.simulator import (
     SHOCK_1,
     SHOCK_2,
+    Churn,
     MarketShock,
     ZooplusSimulator,
     true_ctr_matrix,
@@ -73,15 +77,18 @@ __all__ = [
     "SHOCK_1",
     "SHOCK_2",
     "Agent",
+    "Churn",
     "Context",
-    "DisjointAgent",
     "EpsilonGreedyAgent",
     "Estimate",
     "FeatureEngineer",
     "History",
     "LinUCBAgent",
+    "LinearAgent",
     "MLPRecommender",
     "MarketShock",
+    "NeuralLinearAgent",
+    "NeuralUCBAgent",
     "OracleAgent",
     "RandomAgent",
     "RevealedContext",

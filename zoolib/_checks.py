@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 
 import numpy as np
@@ -67,6 +68,34 @@ def as_rate(name: str, value: float) -> float:
     if not 0 < number <= 1:
         raise ValueError(f"{name} must lie in (0, 1]: got {value}")
     return number
+
+
+def as_level(name: str, value: float) -> float:
+    """Return `value` as a float strictly between 0 and 1; NaN is refused."""
+    number = as_number(name, value)
+    if not 0 < number < 1:
+        raise ValueError(f"{name} must lie strictly between 0 and 1: got {value}")
+    return number
+
+
+def as_seeds(name: str, value: int | Sequence[int], n_worlds: int | None) -> list[int]:
+    """Return one seed a world; a single number serves them all."""
+    n = n_worlds or 1
+    if np.ndim(value) == 0:
+        return [as_size(name, value, least=0)] * n
+    seeds = [as_size(name, one, least=0) for one in value]
+    if len(seeds) != n:
+        raise ValueError(
+            f"{name} must be one number, or one for each of {n} worlds: got {len(seeds)}"
+        )
+    return seeds
+
+
+def as_one_of(name: str, value: str, known: Iterable[str]) -> str:
+    """Return `value` if it is one of the known names."""
+    if value not in known:
+        raise ValueError(f"{name} must be one of {list(known)}: got {value!r}")
+    return value
 
 
 def as_ids(name: str, value: ArrayLike, n: int) -> NDArray[np.int64]:

@@ -6,7 +6,14 @@ import numpy as np
 
 # A world draws its catalogue from default_rng(seed). What happens in it comes from other streams: with
 # one and the same generator, visitors would depend on the personas they were drawn after.
-STREAMS = {"visitors": 1, "clicks": 2, "agent": 3}
+STREAMS = {
+    "visitors": 1,
+    "clicks": 2,
+    "agent": 3,
+    "replay": 4,
+    "restock": 5,
+    "tastes": 6,
+}
 
 
 def stream(seed: int, purpose: str) -> np.random.Generator:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from zoolib._checks import as_size
+from zoolib._checks import as_level, as_size
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Estimate:
 
 def half_width(samples: NDArray[np.float64], level: float) -> NDArray[np.float64]:
     """Half the width of Student's interval for the mean over the first axis."""
+    level = as_level("level", level)
     return stats.t.ppf((1 + level) / 2, df=len(samples) - 1) * stats.sem(
         samples, axis=0
     )
@@ -52,7 +53,7 @@ def mean_interval(samples: ArrayLike, level: float = 0.95) -> Estimate:
     samples : array_like, shape (n,)
         At least two finite numbers. For a paired comparison, the differences.
     level : float, default 0.95
-        Confidence level.
+        Confidence level, strictly between 0 and 1.
 
     Returns
     -------
@@ -61,14 +62,14 @@ def mean_interval(samples: ArrayLike, level: float = 0.95) -> Estimate:
     Raises
     ------
     ValueError
-        If there are fewer than two samples, or one is not finite.
+        If there are fewer than two samples, one is not finite, or `level` is not between 0 and 1.
 
     Examples
     --------
     >>> print(f"{mean_interval([1.0, 2.0, 3.0]):.2f}")
     2.00 [-0.48, 4.48]
     """
-    samples = _finite_row(samples)
+    samples, level = _finite_row(samples), as_level("level", level)
     n, mean, half = len(samples), samples.mean(), half_width(samples, level)
     return Estimate(float(mean), float(mean - half), float(mean + half), n, level)
 
@@ -81,7 +82,7 @@ def proportion_interval(successes: int, trials: int, level: float = 0.95) -> Est
     successes, trials : int
         Counts, for example clicks and visits.
     level : float, default 0.95
-        Confidence level.
+        Confidence level, strictly between 0 and 1.
 
     Returns
     -------
@@ -90,7 +91,8 @@ def proportion_interval(successes: int, trials: int, level: float = 0.95) -> Est
     Raises
     ------
     TypeError, ValueError
-        If the counts are not whole numbers with 0 <= successes <= trials and trials >= 1.
+        If the counts are not whole numbers with 0 <= successes <= trials and trials >= 1, or `level`
+        is not between 0 and 1.
 
     Examples
     --------
@@ -105,6 +107,7 @@ def proportion_interval(successes: int, trials: int, level: float = 0.95) -> Est
         raise ValueError(
             f"successes must be at most trials = {trials}: got {successes}"
         )
+    level = as_level("level", level)
     interval = stats.binomtest(successes, trials).proportion_ci(level, method="wilson")
     return Estimate(
         successes / trials, float(interval.low), float(interval.high), trials, level
@@ -123,7 +126,7 @@ def median_interval(samples: ArrayLike, level: float = 0.95) -> Estimate:
         Times, one a world; infinity for what did not happen. At least six for a level of 0.95, or
         no two samples are far enough apart in rank.
     level : float, default 0.95
-        Confidence level.
+        Confidence level, strictly between 0 and 1.
 
     Returns
     -------
@@ -132,14 +135,14 @@ def median_interval(samples: ArrayLike, level: float = 0.95) -> Estimate:
     Raises
     ------
     ValueError
-        If there are too few samples, or one is NaN.
+        If there are too few samples, one is NaN, or `level` is not between 0 and 1.
 
     Examples
     --------
     >>> print(f"{median_interval([3, 1, 4, 1, 5, 9, 2, 6, np.inf]):.0f}")
     4 [1, 9]
     """
-    samples = np.asarray(samples, dtype=float)
+    samples, level = np.asarray(samples, dtype=float), as_level("level", level)
     if samples.ndim != 1 or np.isnan(samples).any():
         raise ValueError(f"samples must be numbers in one row: got {samples}")
     n = len(samples)
@@ -171,7 +174,7 @@ def bootstrap_interval(
     statistic : callable, default numpy.mean
         Called with an array and ``axis=``.
     level : float, default 0.95
-        Confidence level.
+        Confidence level, strictly between 0 and 1.
     seed : int, default 0
         Seed of the resampling.
 
@@ -182,9 +185,9 @@ def bootstrap_interval(
     Raises
     ------
     ValueError
-        If there are fewer than two samples, or one is not finite.
+        If there are fewer than two samples, one is not finite, or `level` is not between 0 and 1.
     """
-    samples = _finite_row(samples)
+    samples, level = _finite_row(samples), as_level("level", level)
     if np.ptp(samples) == 0:  # nothing to resample: every draw is the same
         value = float(statistic(samples, axis=0))
         return Estimate(value, value, value, len(samples), level)

@@ -12,20 +12,22 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from zoolib._checks import as_ids, as_size
 from zoolib._files import write_whole
+from zoolib._progress import progress_bar
 from zoolib._random import stream
+from zoolib._threads import one_thread
 from zoolib.agents import Agent, Context, RevealedContext
 from zoolib.features import FeatureEngineer
-from zoolib.simulator import MarketShock, ZooplusSimulator, true_ctr_matrix
+from zoolib.simulator import Churn, MarketShock, ZooplusSimulator, true_ctr_matrix
 
 _BLOCK = 500
 
@@ -42,6 +44,8 @@ class History:
         Seeds of the worlds, in the order of the second axis.
     shocks : dict of int to MarketShock
         What changed, and before which step.
+    churn : Churn or None
+        How often products were replaced.
     personas : tuple of str
         Names of the numbers in `persona`.
     planned : int
@@ -61,6 +65,7 @@ class History:
     agents: tuple[str, ...]
     seeds: tuple[int, ...]
     shocks: dict[int, MarketShock]
+    churn: Churn | None
     personas: tuple[str, ...]
     planned: int
     user: NDArray[np.int32]
@@ -90,6 +95,7 @@ class History:
                 step: [shock.persona, dict(shock.click_probabilities)]
                 for step, shock in self.shocks.items()
             },
+            "churn": self.churn and [self.churn.every, self.churn.share],
             "personas": self.personas,
             "planned": self.planned,
         }
@@ -127,11 +133,20 @@ class History:
     def _read(cls, content: Mapping[str, NDArray]) -> History:
         labels = json.loads(str(content["labels"]))
         arrays = {name: content[name] for name in _ARRAYS}
+        shapes = {name: array.shape for name, array in arrays.items()}
+        visits = (len(labels["seeds"]), shapes["user"][-1])
+        played = (len(labels["agents"]), *visits)
+        of_agents = ("arm", "reward", "expected_reward")
+        wanted = {name: played if name in of_agents else visits for name in _ARRAYS}
+        if shapes != wanted:
+            raise ValueError(f"arrays must have shapes {wanted}: got {shapes}")
+        as_ids("persona", arrays["persona"], len(labels["personas"]))
         optimal = np.broadcast_to(arrays.pop("optimal_reward"), arrays["reward"].shape)
         return cls(
             agents=tuple(labels["agents"]),
             seeds=tuple(labels["seeds"]),
             shocks={int(at): MarketShock(*of) for at, of in labels["shocks"].items()},
+            churn=labels["churn"] and Churn(*labels["churn"]),
             personas=tuple(labels["personas"]),
             planned=labels["planned"],
             optimal_reward=optimal,
@@ -148,6 +163,8 @@ def run_experiment(
     n_steps: int,
     shocks: Mapping[int, MarketShock] | None = None,
     *,
+    churn: Churn | None = None,
+    repeats: bool = False,
     make_world: Callable[..., ZooplusSimulator] = ZooplusSimulator,
     make_features: Callable[..., FeatureEngineer] = FeatureEngineer,
     progress: bool = True,
@@ -166,6 +183,12 @@ def run_experiment(
         Number of visits in each world.
     shocks : mapping of int to MarketShock, optional
         What happens just before the step of that number, counted from 0.
+    churn : Churn, optional
+        Products are replaced before the steps that are multiples of ``churn.every``, except 0. Agents
+        with a method ``restock`` are told which arms now hold other products.
+    repeats : bool, default False
+        Let a seed come more than once: its worlds repeat, luck included, and differ only by what the
+        agents bring, for example a `network_seed` for each.
     make_world : callable, default ZooplusSimulator
         Called with ``seed=``.
     make_features : callable, default FeatureEngineer
@@ -183,7 +206,9 @@ def run_experiment(
     TypeError, ValueError
         If an argument is not what is described here.
     """
-    seeds, n_steps = _check_seeds(seeds), as_size("n_steps", n_steps)
+    seeds, n_steps = _check_seeds(seeds, repeats), as_size("n_steps", n_steps)
+    if not isinstance(churn, Churn | None):
+        raise TypeError(f"churn must be a Churn or None: got {type(churn).__name__}")
     arena = _Arena([make_world(seed=seed) for seed in seeds], seeds, make_features)
     shocks = _check_shocks(shocks or {}, n_steps, arena.worlds[0])
     players = [
@@ -191,27 +216,31 @@ def run_experiment(
     ]
     played = _Played(len(players), len(seeds), n_steps)
     visitors = arena.draw_visitors(n_steps)
-    silent = not progress or os.environ.get("TQDM_DISABLE", "0") not in ("", "0")
-    bar = tqdm(total=n_steps, unit="step", disable=silent)
-    try:
-        for start, stop in pairwise(_cuts(n_steps, shocks)):
-            if start in shocks:
-                arena.apply_shock(shocks[start])
-            luck = arena.draw_luck(stop - start)
-            for step in range(start, stop):
-                arena.step(players, visitors[step], luck[step - start], played)
-            bar.update(stop - start)
-    except KeyboardInterrupt:
-        if played.steps == 0:
-            raise
-        bar.close()
+    interrupted = False
+    with (
+        one_thread(),
+        progress_bar(progress, total=n_steps, unit="step") as bar,
+    ):
+        try:
+            for start, stop in pairwise(_cuts(n_steps, shocks, churn)):
+                if start in shocks:
+                    arena.apply_shock(shocks[start])
+                if churn and start and start % churn.every == 0:
+                    arena.restock(players, churn.share, start)
+                luck = arena.draw_luck(stop - start)
+                for step in range(start, stop):
+                    arena.step(players, visitors[step], luck[step - start], played)
+                bar.update(stop - start)
+        except KeyboardInterrupt:
+            if played.steps == 0:
+                raise
+            interrupted = True
+    if interrupted:
         print(
             f"interrupted after {played.steps:,} of {n_steps:,} steps: the history holds those",
             file=sys.stderr,
         )
-    finally:
-        bar.close()
-    return _history(players, arena, visitors, played, seeds, shocks, n_steps)
+    return _history(players, arena, visitors, played, seeds, shocks, churn, n_steps)
 
 
 class _Arena:
@@ -226,11 +255,15 @@ class _Arena:
         self.worlds = worlds
         self.index = np.arange(len(worlds))
         self.n_arms = worlds[0].n_products
-        self.category = np.stack([world.category_of_product for world in worlds])
         self.persona = np.stack([world.persona_of_user for world in worlds])
-        self.features = make_features(worlds)
+        self._make_features = make_features
         self._visitors = [stream(seed, "visitors") for seed in seeds]
         self._luck = [stream(seed, "clicks") for seed in seeds]
+        self._read_catalogue()
+
+    def _read_catalogue(self) -> None:
+        self.category = np.stack([world.category_of_product for world in self.worlds])
+        self.features = self._make_features(self.worlds)
         self._read_truth()
 
     def _read_truth(self) -> None:
@@ -241,6 +274,14 @@ class _Arena:
         for world in self.worlds:
             world.apply_shock(shock)
         self._read_truth()
+
+    def restock(self, players: list[_Player], share: float, step: int) -> None:
+        """Replace products in every world, and tell the players where."""
+        arms = np.stack([world.restock(share) for world in self.worlds])
+        self._read_catalogue()
+        for player in players:
+            with _named_errors(player, step):
+                player.restock(arms)
 
     def draw_visitors(self, n: int) -> NDArray[np.int64]:
         """Return the visitors of n steps, shape (n, W)."""
@@ -265,15 +306,12 @@ class _Arena:
         users.flags.writeable = features.flags.writeable = False
         context = Context(users, features)
         for place, player in enumerate(players):
-            try:
+            with _named_errors(player, played.steps):
                 arm = player.choose(context, self)
                 probability = self.truth[self.index, users, arm]
                 clicked = luck[self.index, self.category[self.index, arm]] < probability
                 played.note(place, arm, probability, clicked)
                 player.learn(context, arm, clicked.astype(np.int8))
-            except Exception as error:
-                error.add_note(f"Agent {player.name!r} was at step {played.steps}.")
-                raise
         played.end_step(self.best[self.index, users])
 
 
@@ -324,11 +362,28 @@ class _Player:
         for w, (one, seen) in enumerate(self._views(context)):
             one.update(seen, int(arm[w]), int(reward[w]))
 
+    def restock(self, arms: NDArray[np.int64]) -> None:
+        for one, theirs in zip(
+            self.copies, [arms] if self.in_step else arms, strict=True
+        ):
+            if hasattr(one, "restock"):
+                one.restock(theirs)
+
     def _views(self, context: Context) -> Iterator[tuple[Agent, Context]]:
         """Pair each copy with what it may see."""
         if self.in_step:
             return iter([(self.copies[0], context)])
         return ((one, context.of_world(w)) for w, one in enumerate(self.copies))
+
+
+@contextmanager
+def _named_errors(player: _Player, step: int) -> Iterator[None]:
+    """Say in errors which agent raised them, and when."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"Agent {player.name!r} was at step {step}.")
+        raise
 
 
 class _Played:
@@ -360,6 +415,7 @@ def _history(
     played: _Played,
     seeds: list[int],
     shocks: dict[int, MarketShock],
+    churn: Churn | None,
     planned: int,
 ) -> History:
     """Lay out what happened with the steps on the last axis."""
@@ -374,6 +430,7 @@ def _history(
         agents=tuple(player.name for player in players),
         seeds=tuple(seeds),
         shocks={step: shock for step, shock in shocks.items() if step < done},
+        churn=churn,
         personas=tuple(arena.worlds[0].personas),
         planned=planned,
         user=user,
@@ -385,21 +442,24 @@ def _history(
     )
 
 
-def _cuts(n_steps: int, shocks: Mapping[int, MarketShock]) -> list[int]:
-    """Return the steps at which something may change: the starts of blocks, the shocks, and the end."""
-    return sorted({*range(0, n_steps, _BLOCK), *shocks, n_steps})
+def _cuts(
+    n_steps: int, shocks: Mapping[int, MarketShock], churn: Churn | None
+) -> list[int]:
+    """Return the steps at which something may change: the starts of blocks, the events, and the end."""
+    restocks = range(0, n_steps, churn.every) if churn else ()
+    return sorted({*range(0, n_steps, _BLOCK), *shocks, *restocks, n_steps})
 
 
-def _check_seeds(seeds: Sequence[int]) -> list[int]:
+def _check_seeds(seeds: Sequence[int], repeats: bool) -> list[int]:
     if np.ndim(seeds) != 1:
         raise TypeError(f"seeds must be a sequence of whole numbers: got {seeds!r}")
     checked = [as_size("seed", seed, least=0) for seed in seeds]
     if not checked:
         raise ValueError("seeds must hold one seed a world: got none")
     twice = sorted({seed for seed in checked if checked.count(seed) > 1})
-    if twice:
+    if twice and not repeats:
         raise ValueError(
-            f"seeds must differ, or worlds repeat: got {twice} more than once"
+            f"seeds must differ, or worlds repeat, as repeats=True allows: got {twice} more than once"
         )
     return checked
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from zoolib._checks import as_ids
-from zoolib.simulator import ZooplusSimulator
+from zoolib.simulator import QUALITIES, WISHES, ZooplusSimulator
 
 
 class FeatureEngineer:
@@ -24,10 +25,12 @@ class FeatureEngineer:
         The world whose users and products are described; several worlds give every array a leading
         axis W. Click probabilities are not read.
     interactions : bool, default False
-        Append the products of persona and category indicators. Without them a vector has d = 9
-        entries (4 personas, 5 categories), with them d = 29.
+        Append the products of each user feature with each product feature. Without them a vector
+        has d = 9 entries (4 personas, 5 categories), with them d = 29; in a rich shop, where budget,
+        curiosity, price and freshness come in, 13 and 55.
     personas : bool, default True
-        Tell the persona of the user. Without it d = 5, and all users look alike.
+        Tell the persona of the user. Without it d is smaller by 4, and but for a rich shop all users
+        look alike.
 
     Attributes
     ----------
@@ -66,27 +69,39 @@ class FeatureEngineer:
             raise ValueError("interactions need personas: got personas=False")
         single = isinstance(world, ZooplusSimulator)
         worlds = [world] if single else list(world)
-        sizes = {(one.n_users, one.n_products) for one in worlds}
+        sizes = {(one.n_users, one.n_products, one.rich) for one in worlds}
         if len(sizes) != 1:
             raise ValueError(
                 f"world must be one world, or several of equal size: got sizes {sorted(sizes)}"
             )
-        ((self.n_users, _),) = sizes
+        ((self.n_users, _, _),) = sizes
         known = list(worlds[0].personas) if self.personas else []
         categories = list(worlds[0].categories)
+        wishes, qualities = (WISHES, QUALITIES) if worlds[0].rich else ((), ())
         user = [
-            np.eye(len(one.personas), len(known))[one.persona_of_user] for one in worlds
+            _join(
+                np.eye(len(one.personas), len(known))[one.persona_of_user],
+                one.users,
+                wishes,
+            )
+            for one in worlds
         ]
-        product = [np.eye(len(categories))[one.category_of_product] for one in worlds]
+        product = [
+            _join(
+                np.eye(len(categories))[one.category_of_product],
+                one.products,
+                qualities,
+            )
+            for one in worlds
+        ]
         self._user = user[0] if single else np.stack(user)
         self._product = product[0] if single else np.stack(product)
         self._worlds = None if single else np.arange(len(worlds))
-        self.names = [f"persona={p}" for p in known]
-        self.names += [f"category={c}" for c in categories]
+        of_user = [*(f"persona={p}" for p in known), *wishes]
+        of_product = [*(f"category={c}" for c in categories), *qualities]
+        self.names = of_user + of_product
         if self.interactions:
-            self.names += [
-                f"persona={p} x category={c}" for p in known for c in categories
-            ]
+            self.names += [f"{u} x {p}" for u in of_user for p in of_product]
         self.n_features = len(self.names)
 
     def transform(self, user_id: ArrayLike) -> NDArray[np.float64]:
@@ -126,3 +141,10 @@ class FeatureEngineer:
             pairs = user[..., :, None] * product[..., None, :]
             parts.append(pairs.reshape(*shape, user.shape[-1] * product.shape[-1]))
         return np.concatenate(parts, axis=-1)
+
+
+def _join(
+    one_hot: NDArray[np.float64], table: pd.DataFrame, columns: Sequence[str]
+) -> NDArray[np.float64]:
+    """Append columns of a table to its rows' one-hot vectors."""
+    return np.concatenate((one_hot, table[list(columns)].to_numpy(float)), axis=-1)

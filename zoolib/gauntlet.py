@@ -24,6 +24,8 @@ from zoolib.agents import (
     Agent,
     EpsilonGreedyAgent,
     LinUCBAgent,
+    NeuralLinearAgent,
+    NeuralUCBAgent,
     OracleAgent,
     RandomAgent,
     StaticAgent,
@@ -36,18 +38,41 @@ from zoolib.simulator import SHOCK_1, SHOCK_2
 
 SHOCKS = {10_000: SHOCK_1, 25_000: SHOCK_2}
 K, D = 50, 9
-# Alpha and discount were chosen on seeds 100 to 135; what is reported comes from others.
-LINEAR: dict[str, Callable[[int], Agent]] = {
+# All settings were chosen on seeds 100 to 143; what is reported comes from others.
+LEARNING: dict[str, Callable[[int], Agent]] = {
     "epsilon-greedy": lambda w: EpsilonGreedyAgent(K, D, epsilon=0.05, n_worlds=w),
     "linucb-0.2": lambda w: LinUCBAgent(K, D, alpha=0.2, n_worlds=w),
     "linucb-1.0": lambda w: LinUCBAgent(K, D, alpha=1.0, n_worlds=w),
     "linucb-discounted": lambda w: LinUCBAgent(
         K, D, alpha=0.35, discount=0.997, n_worlds=w
     ),
+    "neural-ucb-diagonal": lambda w: NeuralUCBAgent(
+        K, D, alpha=1.0, inverse="diagonal", n_batches=2, n_worlds=w
+    ),
+    "neural-replay": lambda w: NeuralLinearAgent(K, D, alpha=0.3, n_worlds=w),
+    "neural-linear": lambda w: NeuralLinearAgent(
+        K,
+        D,
+        alpha=0.7,
+        joined=True,
+        rebuild=True,
+        window=4_000,
+        discount=0.999,
+        n_batches=4,
+        n_worlds=w,
+    ),
 }
-AGENTS = ("random", "static-mlp", *LINEAR, "oracle")
-DEFAULT = ("random", "static-mlp", "linucb-0.2", "linucb-1.0", "linucb-discounted")
-RECOMMENDED = {"linear": "linucb-discounted", "neural": None}
+AGENTS = ("random", "static-mlp", *LEARNING, "oracle")
+DEFAULT = (
+    "random",
+    "static-mlp",
+    "linucb-0.2",
+    "linucb-1.0",
+    "linucb-discounted",
+    "neural-replay",
+    "neural-linear",
+)
+RECOMMENDED = {"linear": "linucb-discounted", "neural": "neural-linear"}
 
 
 def make_agent(name: str, seeds: Sequence[int]) -> Agent:
@@ -58,7 +83,7 @@ def make_agent(name: str, seeds: Sequence[int]) -> Agent:
         return OracleAgent(K, n_worlds=len(seeds))
     if name == "static-mlp":
         return StaticAgent(static_predictions(seeds))
-    return LINEAR[name](len(seeds))
+    return LEARNING[name](len(seeds))
 
 
 def static_predictions(

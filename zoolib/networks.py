@@ -44,6 +44,34 @@ def draw(generators: Generators, sample: Callable[[torch.Generator], Tensor]) ->
     return torch.stack([sample(generator) for generator in generators])
 
 
+def descend(optimiser: torch.optim.Optimizer, losses: Tensor) -> None:
+    """Take one optimiser step on the sum of the worlds' losses.
+
+    Parameters
+    ----------
+    optimiser : torch.optim.Optimizer
+        Holds the parameters.
+    losses : Tensor, shape () or (W,)
+        One number a world; worlds share no weights, so each descends on its own.
+
+    Raises
+    ------
+    FloatingPointError
+        If a loss or a gradient is not finite; the parameters are then unchanged.
+    """
+    if not losses.isfinite().all():
+        raise FloatingPointError(
+            f"losses must be finite, or the learning rate is too high: got {losses.tolist()}"
+        )
+    optimiser.zero_grad()
+    losses.sum().backward()
+    gradients = [p.grad for group in optimiser.param_groups for p in group["params"]]
+    # What the losses do not depend on has none. A maximum is NaN if an entry is: one number tells.
+    if not all(g.abs().max().isfinite() for g in gradients if g is not None):
+        raise FloatingPointError("gradients must be finite: got NaN or infinity")
+    optimiser.step()
+
+
 class Embedding(nn.Module):
     """A table of `n` learned vectors, looked up by id.
 

@@ -76,22 +76,32 @@ class RidgePosterior:
         self.dtype = np.dtype(dtype)
         if self.dtype not in TOLERANCE:
             raise TypeError(f"dtype must be float64 or float32: got {self.dtype}")
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget everything: back to the prior."""
         d = self.n_features
         # What is kept is (A | b) divided by a factor, and (A⁻¹ | θ) with A⁻¹ multiplied by it: to forget
         # is then to change one number a posterior.
-        self._factor = np.ones(self.shape, self.dtype)
-        self._prior = np.full(self.shape, self.ridge, self.dtype)
-        self._moments = np.zeros((*self.shape, d, d + 1), self.dtype)
-        self._moments[..., range(d), range(d)] = self.ridge
-        self._solution = np.zeros((*self.shape, d, d + 1), self.dtype)
-        self._solution[..., range(d), range(d)] = 1 / self.ridge
+        self._factor = np.empty(self.shape, self.dtype)
+        self._prior = np.empty(self.shape, self.dtype)
+        self._moments = np.empty((*self.shape, d, d + 1), self.dtype)
+        self._solution = np.empty((*self.shape, d, d + 1), self.dtype)
         # A and b are not needed to go on: rows wait here until somebody asks, or the check does.
         self._waiting: list[tuple[NDArray, NDArray, NDArray, NDArray]] = []
         self._updates, self._next_check = 0, 1
+        self.reset()
+
+    def reset(self, at: tuple[ArrayLike, ...] = ()) -> None:
+        """Forget everything: back to the prior.
+
+        Parameters
+        ----------
+        at : tuple of indices, default ()
+            Which posteriors forget: an index into the leading axes, all if empty.
+        """
+        self._settled()
+        self._factor[at], self._prior[at] = 1, self.ridge
+        prior = np.eye(self.n_features, self.n_features + 1)
+        self._moments[at], self._solution[at] = self.ridge * prior, prior / self.ridge
+        if at == ():
+            self._updates, self._next_check = 0, 1
 
     @property
     def A(self) -> NDArray:
@@ -133,6 +143,22 @@ class RidgePosterior:
         squared = np.vecdot(product[..., :-1], x) / self._factor
         return product[..., -1], np.sqrt(squared)
 
+    def predict_rows(self, x: ArrayLike) -> tuple[NDArray, NDArray]:
+        """Return predictions and widths of many rows for each posterior.
+
+        Parameters
+        ----------
+        x : array_like, shape (..., n, d)
+            The rows.
+
+        Returns
+        -------
+        prediction, width : ndarray, shape (..., n)
+        """
+        product = x @ self._solution
+        squared = np.vecdot(product[..., :-1], x) / self._factor[..., None]
+        return product[..., -1], np.sqrt(squared)
+
     def sample(self, normals: ArrayLike, scale: float = 1.0) -> NDArray:
         r"""Draw weights from :math:`N(\hat\theta, s^2 A^{-1})`.
 
@@ -147,11 +173,9 @@ class RidgePosterior:
         -------
         ndarray, shape (..., d)
         """
-        # With A = L Lᵀ the solution of Lᵀ z = n has covariance A⁻¹.
-        upper = np.linalg.cholesky(self.A).mT
-        return self.mean + scale * np.linalg.solve(
-            upper, np.asarray(normals)[..., None]
-        ).squeeze(-1)
+        # With A⁻¹ = L Lᵀ the product L n has covariance A⁻¹.
+        lower = np.linalg.cholesky(self.A_inv)
+        return self.mean + scale * np.matvec(lower, np.asarray(normals, self.dtype))
 
     def update(
         self,
@@ -231,7 +255,9 @@ class RidgePosterior:
         if self._factor.min() < LEAST_FACTOR:
             self._write_factors()
 
-    def rebuild(self, x: ArrayLike, reward: ArrayLike) -> None:
+    def rebuild(
+        self, x: ArrayLike, reward: ArrayLike, weight: ArrayLike | None = None
+    ) -> None:
         """Start from the prior and learn whole tables at once.
 
         Parameters
@@ -240,11 +266,15 @@ class RidgePosterior:
             Rows.
         reward : array_like, shape (..., n)
             Rewards.
+        weight : array_like, shape (n,), optional
+            What each row counts, 1 if omitted.
 
         Raises
         ------
         ValueError
             If shapes do not fit or a number is not finite; the posterior is then unchanged.
+        numpy.linalg.LinAlgError
+            If rows are so large that A has no inverse to rounding; then, too.
         """
         x, reward = np.asarray(x, self.dtype), np.asarray(reward, self.dtype)
         if x.ndim != len(self.shape) + 2:
@@ -252,9 +282,13 @@ class RidgePosterior:
                 f"x must have shape {(*self.shape, 'n', self.n_features)}: got {x.shape}"
             )
         _check_rows(x, reward, (*self.shape, x.shape[-2], self.n_features))
+        weighted = x if weight is None else x * _weights(weight, x)[:, None]
+        row = np.concatenate((x, reward[..., None]), axis=-1)
+        prior = self.ridge * np.eye(self.n_features, self.n_features + 1)
+        moments = prior.astype(self.dtype) + weighted.mT @ row
+        solution = _solved(moments)
         self.reset()
-        self._moments += x.mT @ np.concatenate((x, reward[..., None]), axis=-1)
-        self._refresh()
+        self._moments[:], self._solution[:] = moments, solution
 
     def drift(self) -> NDArray:
         """Return how far A⁻¹ has drifted, shape (...): the largest entry of |A A⁻¹ v - v|.
@@ -293,12 +327,8 @@ class RidgePosterior:
         return self._moments
 
     def _refresh(self, at: tuple[ArrayLike, ...] = ()) -> None:
-        """Compute A⁻¹ and the mean from A and b, in double precision."""
-        moments = self._settled()[at].astype(np.float64)
-        inverse = np.linalg.inv(moments[..., :-1])
-        inverse = (inverse + inverse.mT) / 2
-        mean = np.vecmat(moments[..., -1], inverse)
-        self._solution[at] = np.concatenate((inverse, mean[..., None]), axis=-1)
+        """Compute A⁻¹ and the mean from A and b."""
+        self._solution[at] = _solved(self._settled()[at])
 
     def _write_factors(self) -> None:
         """Write small factors into the arrays, and hold the priors at their least."""
@@ -324,6 +354,26 @@ def _with_row(
     # A⁻¹ moves by -s u uᵀ / (1 + s xᵀu), and the mean along with it by -s u (p - r) / (1 + s xᵀu).
     gain = u * (share / (1 + stretch))[..., None]
     return solution - gain[..., None] * change[..., None, :]
+
+
+def _solved(moments: NDArray) -> NDArray[np.float64]:
+    """Return (A⁻¹ | θ) for (A | b), in double precision."""
+    moments = moments.astype(np.float64)
+    inverse = np.linalg.inv(moments[..., :-1])
+    inverse = (inverse + inverse.mT) / 2
+    mean = np.vecmat(moments[..., -1], inverse)
+    return np.concatenate((inverse, mean[..., None]), axis=-1)
+
+
+def _weights(weight: ArrayLike, x: NDArray) -> NDArray:
+    """Return weights of rows, finite and none negative, as numbers of the rows' type."""
+    weight = np.asarray(weight, x.dtype)
+    held = (weight >= 0) & (weight < np.inf)
+    if weight.shape != x.shape[-2:-1] or not held.all():
+        raise ValueError(
+            f"weight must hold {x.shape[-2]} finite numbers of 0 or more: got {weight}"
+        )
+    return weight
 
 
 def _check_rows(x: NDArray, reward: NDArray, shape: tuple[int, ...]) -> None:

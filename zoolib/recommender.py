@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import pickle
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -22,10 +22,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 from torch.nn import functional
-from tqdm import tqdm
 
 from zoolib._checks import as_ids, as_pairs, as_positive, as_size
 from zoolib._files import write_whole
+from zoolib._progress import progress_bar
+from zoolib._threads import one_thread
 from zoolib.networks import MLP, Embedding, draw, seeded
 from zoolib.simulator import ZooplusSimulator
 
@@ -327,9 +328,8 @@ def train_recommender(
     model.to(device)
     optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=True)
     train_loss, validation_loss = [], []
-    silent = not progress or os.environ.get("TQDM_DISABLE", "0") not in ("", "0")
-    bar = tqdm(range(epochs), desc="training", unit="epoch", disable=silent)
-    with _fitting_threads(model):
+    bar = progress_bar(progress, iterable=range(epochs), desc="training", unit="epoch")
+    with one_thread() if model.n_worlds is None else nullcontext():
         for _ in bar:
             shuffled = _shuffle(rows, generators)
             train_loss.append(
@@ -346,17 +346,6 @@ def train_recommender(
     return TrainingHistory(
         np.stack(train_loss, axis=-1), np.stack(validation_loss, axis=-1)
     )
-
-
-@contextmanager
-def _fitting_threads(model: MLPRecommender) -> Iterator[None]:
-    """One thread for one small model: at its size, threads wait for one another longer than they compute."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1 if model.n_worlds is None else before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _wanted(model: MLPRecommender, what: str) -> str:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
-from zoolib._checks import as_pairs, as_probability, as_size
+from zoolib._checks import as_pairs, as_probability, as_rate, as_size
 
 CATEGORIES = ("Fish Supplies", "Cat Food", "Dog Food", "Dog Toy", "Cat Toy")
 
@@ -70,10 +71,65 @@ class MarketShock:
     click_probabilities: Mapping[str, float]
 
 
+@dataclass(frozen=True)
+class Churn:
+    """A catalogue that changes: every so often, some of the products make room for new ones.
+
+    Parameters
+    ----------
+    every : int
+        Steps between two changes.
+    share : float, default 0.2
+        Part of the products that is replaced, in (0, 1]; at least one product is.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the number of steps is not a positive whole number, or the share is out of range.
+    """
+
+    every: int
+    share: float = 0.2
+
+    def __post_init__(self) -> None:
+        # Frozen, yet the fields shall hold Python's own numbers, which any file can hold.
+        object.__setattr__(self, "every", as_size("every", self.every))
+        object.__setattr__(self, "share", as_rate("share", self.share))
+
+
 SHOCK_1 = MarketShock(
     "budget_shopper", {"Fish Supplies": 0.80, "Dog Food": 0.10, "Cat Food": 0.15}
 )
 SHOCK_2 = MarketShock("cat_connoisseur", {"Dog Toy": 0.75})
+
+
+# What a rich shop adds, each number in [0, 1]: to the products and, in the same order, to the users.
+QUALITIES = ("price", "freshness")
+WISHES = ("budget", "curiosity")
+
+
+def appeal(wishes: ArrayLike, qualities: ArrayLike) -> NDArray[np.float64]:
+    r"""Return what remains of a click probability when product and user do not fit, in (0, 1].
+
+    A price far from the budget, dear or cheap, puts users off; freshness counts from the point where
+    the user's curiosity begins:
+
+    .. math::
+        \left(0.1 + 0.9\, e^{-(\text{price} - \text{budget})^2 / (2 \cdot 0.15^2)}\right)
+        \left(0.6 + 0.4\, \sigma\left(\frac{\text{freshness} - \text{curiosity}}{0.1}\right)\right)
+
+    Neither factor is linear in price, freshness, budget, curiosity or their products.
+
+    Parameters
+    ----------
+    wishes : array_like, shape (..., 2)
+        Budget and curiosity.
+    qualities : array_like, shape (..., 2)
+        Price and freshness; leading axes broadcast.
+    """
+    gap = np.asarray(qualities, float) - np.asarray(wishes, float)
+    fit = 0.1 + 0.9 * np.exp(-(gap[..., 0] ** 2) / (2 * 0.15**2))
+    return fit * (0.6 + 0.4 * expit(gap[..., 1] / 0.1))
 
 
 class ZooplusSimulator:
@@ -88,11 +144,18 @@ class ZooplusSimulator:
         Number of customers. Each gets a persona uniformly at random.
     seed : int, default 42
         Seed of the one generator, `rng`, behind every draw of this world.
+    rich : bool, default False
+        Give products a price and a freshness, and users a budget and a curiosity, which decide with
+        persona and category what is clicked: see `appeal`.
 
     Attributes
     ----------
     products : pandas.DataFrame
-        Indexed by ``product_id`` (0 to n_products - 1), with column ``category``.
+        Indexed by ``product_id`` (0 to n_products - 1), with column ``category``; in a rich shop also
+        ``price`` and ``freshness``, uniform in [0, 1].
+    users : pandas.DataFrame
+        One row a user, with column ``persona``; in a rich shop also ``budget`` and ``curiosity``,
+        uniform in [0, 1].
     categories : tuple of str
         The category names; their order is that of the columns of `click_table`.
     personas : dict of dict
@@ -124,7 +187,11 @@ class ZooplusSimulator:
     """
 
     def __init__(
-        self, n_products: int = 50, n_users: int = 1000, seed: int = 42
+        self,
+        n_products: int = 50,
+        n_users: int = 1000,
+        seed: int = 42,
+        rich: bool = False,
     ) -> None:
         self.n_products = as_size("n_products", n_products)
         self.n_users = as_size("n_users", n_users)
@@ -136,6 +203,16 @@ class ZooplusSimulator:
         }
         self.user_personas = self.rng.choice(list(self.personas), size=self.n_users)
         self.persona_of_user = _codes(self.user_personas, self.personas)
+        self.users = pd.DataFrame({"persona": self.user_personas})
+        self.rich = bool(rich)
+        if self.rich:  # drawn last: the same seed gives the same shop without
+            self.products[list(QUALITIES)] = self.rng.random(
+                (self.n_products, len(QUALITIES))
+            )
+            self.users[list(WISHES)] = self.rng.random((self.n_users, len(WISHES)))
+        self._read_catalogue()
+
+    def _read_catalogue(self) -> None:
         self.category_of_product = _codes(self.products["category"], self.categories)
 
     def _draw_catalogue(self) -> pd.DataFrame:
@@ -178,6 +255,10 @@ class ZooplusSimulator:
         ctr = self.click_table[
             self.persona_of_user[users], self.category_of_product[products]
         ]
+        if self.rich:
+            wishes = self.users[list(WISHES)].to_numpy()[users]
+            qualities = self.products[list(QUALITIES)].to_numpy()[products]
+            ctr = ctr * appeal(wishes, qualities)
         return float(ctr) if ctr.ndim == 0 else ctr
 
     def reward(
@@ -235,6 +316,33 @@ class ZooplusSimulator:
         columns = {"user_id": users, "product_id": products, "clicked": clicks}
         columns["category"] = self.products["category"].array.take(products)
         return pd.DataFrame(columns, copy=False)
+
+    def restock(self, share: float) -> NDArray[np.int64]:
+        """Replace products, drawn at random, by new ones of random categories on the same shelves.
+
+        Parameters
+        ----------
+        share : float
+            Part of the products that is replaced, in (0, 1]; at least one product is.
+
+        Returns
+        -------
+        ndarray of int
+            Ids of the shelves, which now hold other products.
+        """
+        n = max(1, round(as_rate("share", share) * self.n_products))
+        shelves = np.sort(self.rng.choice(self.n_products, size=n, replace=False))
+        # A new table: one that was handed out keeps what it said.
+        self.products = self.products.copy()
+        self.products.loc[shelves, "category"] = self.rng.choice(
+            self.categories, size=n
+        )
+        if self.rich:
+            self.products.loc[shelves, list(QUALITIES)] = self.rng.random(
+                (n, len(QUALITIES))
+            )
+        self._read_catalogue()
+        return shelves
 
     def apply_shock(self, shock: MarketShock) -> None:
         """Change the taste of one persona, at once and for good.

@@ -9,15 +9,21 @@ from zoolib.agents.baselines import (
     RevealedContext,
     StaticAgent,
 )
-from zoolib.agents.linear import DisjointAgent, EpsilonGreedyAgent, LinUCBAgent
+from zoolib.agents.linear import EpsilonGreedyAgent, LinearAgent, LinUCBAgent
+from zoolib.agents.neural import NeuralAgent
+from zoolib.agents.neural_linear import NeuralLinearAgent
+from zoolib.agents.neural_ucb import NeuralUCBAgent
 from zoolib.agents.protocol import Agent, Context
 
 __all__ = [
     "Agent",
     "Context",
-    "DisjointAgent",
     "EpsilonGreedyAgent",
     "LinUCBAgent",
+    "LinearAgent",
+    "NeuralAgent",
+    "NeuralLinearAgent",
+    "NeuralUCBAgent",
     "OracleAgent",
     "RandomAgent",
     "RevealedContext",

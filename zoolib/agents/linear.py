@@ -1,7 +1,8 @@
-"""Linear models of the reward: one ridge posterior for each arm.
+"""Linear models of the reward: one ridge posterior for each arm, or one for all.
 
-The models are *disjoint*: what one arm teaches stays with it (Li et al. 2010, algorithm 1). See
-Chapter 2, "The algorithm".
+Models of single arms are *disjoint*: what one arm teaches stays with it (Li et al. 2010, algorithm 1;
+see Chapter 2, "By hand"). One *shared* model learns from every arm, through features that say how arms
+are alike (Chapter 3, "The table of twenty cells").
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from zoolib.agents.protocol import Agent, Context
 from zoolib.posterior import RidgePosterior
 
 
-class DisjointAgent(Agent):
-    """Predict with one linear model for each arm, and show the arm predicted best.
+class LinearAgent(Agent):
+    """Predict with linear models, and show the arm predicted best.
 
     Parameters
     ----------
@@ -28,9 +29,11 @@ class DisjointAgent(Agent):
         Weight of the prior, above 0.
     n_worlds : int, optional
         Number of worlds W played in step.
+    shared : bool, default False
+        One model for all arms instead of one for each.
     discount : float, default 1.0
-        Whenever an arm is played, what was learnt about it before is multiplied by this number in
-        (0, 1]; 1 forgets nothing.
+        Whenever a model learns, what it learnt before is multiplied by this number in (0, 1]; 1 forgets
+        nothing. An arm's own model learns when the arm is played, a shared one at each step.
     window : int, optional
         Learn from the last `window` steps only. Not together with a discount.
     seed : int or sequence of int, default 0
@@ -41,7 +44,7 @@ class DisjointAgent(Agent):
     Attributes
     ----------
     posterior : RidgePosterior
-        Leading axes (K,) or (W, K).
+        Leading axes (K,) or (W, K); of a shared model () or (W,).
 
     Raises
     ------
@@ -56,6 +59,7 @@ class DisjointAgent(Agent):
         ridge: float = 1.0,
         n_worlds: int | None = None,
         *,
+        shared: bool = False,
         discount: float = 1.0,
         window: int | None = None,
         seed: int | Sequence[int] = 0,
@@ -68,16 +72,40 @@ class DisjointAgent(Agent):
             raise ValueError(
                 f"choose one way to forget: got discount={discount} and window={window}"
             )
-        self.posterior = RidgePosterior(n_features, ridge, self._shape, dtype)
+        self.shared = bool(shared)
+        shape = self._shape[:-1] if self.shared else self._shape
+        self.posterior = RidgePosterior(n_features, ridge, shape, dtype)
         self._recent: deque[tuple[tuple, NDArray, ArrayLike]] = deque()
 
     def scores(self, context: Context) -> NDArray:
         """Return the predicted rewards, shape (n_arms,) or (W, n_arms)."""
-        return self.posterior.predict(self._features(context))
+        return self._predict(context)[0]
+
+    def _predict(self, context: Context) -> tuple[NDArray, NDArray]:
+        """Return the predicted rewards and their widths."""
+        features = self._features(context)
+        if not self.shared:
+            return self.posterior.predict_with_width(features)
+        rows, which = self._lookalikes(features)
+        return tuple(
+            np.take_along_axis(of_row, which, axis=-1)
+            for of_row in self.posterior.predict_rows(rows)
+        )
+
+    def restock(self, arms: NDArray[np.int64]) -> None:
+        """Begin again with arms that now hold other products, if each has its own model."""
+        super().restock(arms)
+        if not self.shared:
+            worlds = tuple(world[:, None] for world in self._worlds)
+            self.posterior.reset((*worlds, arms))
+            for at, x, _ in self._recent:  # these rows leave the window unlearnt
+                gone = (np.asarray(at[-1])[..., None] == arms).any(axis=-1)
+                x[gone] = 0
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Forget as much as is wanted, then learn from the arm played."""
         x = context.features[at]
+        at = () if self.shared else at
         # Numbers of another type are converted and checked again: a float32 overflows sooner.
         checked = x.dtype == self.posterior.dtype
         self.posterior.update(x, reward, at, discount=self.discount, checked=checked)
@@ -99,7 +127,7 @@ class DisjointAgent(Agent):
         return features.astype(self.posterior.dtype)
 
 
-class LinUCBAgent(DisjointAgent):
+class LinUCBAgent(LinearAgent):
     r"""Show the arm that could be best: predicted reward plus `alpha` times its uncertainty.
 
     .. math::  x^\top \hat\theta_a + \alpha \sqrt{x^\top A_a^{-1} x}
@@ -110,8 +138,8 @@ class LinUCBAgent(DisjointAgent):
         Numbers K of arms and d of features.
     alpha : float, default 1.0
         Weight of the uncertainty, 0 or more.
-    ridge, n_worlds, discount, window, seed, dtype
-        As for `DisjointAgent`.
+    ridge, n_worlds, shared, discount, window, seed, dtype
+        As for `LinearAgent`.
 
     Examples
     --------
@@ -138,12 +166,11 @@ class LinUCBAgent(DisjointAgent):
 
     def scores(self, context: Context) -> NDArray:
         """Return the upper confidence bounds, shape (n_arms,) or (W, n_arms)."""
-        x = self._features(context)
-        prediction, width = self.posterior.predict_with_width(x)
+        prediction, width = self._predict(context)
         return prediction + self.alpha * width
 
 
-class EpsilonGreedyAgent(DisjointAgent):
+class EpsilonGreedyAgent(LinearAgent):
     """Show the arm predicted best, but with probability `epsilon` one drawn at random.
 
     Parameters
@@ -152,8 +179,8 @@ class EpsilonGreedyAgent(DisjointAgent):
         Numbers K of arms and d of features.
     epsilon : float, default 0.1
         Probability of a random arm, in [0, 1].
-    ridge, n_worlds, discount, window, seed, dtype
-        As for `DisjointAgent`.
+    ridge, n_worlds, shared, discount, window, seed, dtype
+        As for `LinearAgent`.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._checks import as_ids, as_size
+from zoolib._checks import as_ids, as_seeds, as_size
 from zoolib._random import stream
 
 # Scores that differ by less than this part of the best (or of 1) are the same number, rounded differently.
@@ -84,14 +84,7 @@ class Dice:
     """
 
     def __init__(self, seed: int | Sequence[int], n_worlds: int | None) -> None:
-        if np.ndim(seed) == 0:
-            seeds = [as_size("seed", seed, least=0)] * (n_worlds or 1)
-        else:
-            seeds = [as_size("seed", one, least=0) for one in seed]
-        if len(seeds) != (n_worlds or 1):
-            raise ValueError(
-                f"seed must be one number, or one for each of {n_worlds or 1} worlds: got {len(seeds)}"
-            )
+        seeds = as_seeds("seed", seed, n_worlds)
         self._generators = [stream(one, "agent") for one in seeds]
         self._single = n_worlds is None
         self._next = _BLOCK
@@ -141,6 +134,7 @@ class Agent:
         self._worlds = () if n_worlds is None else (np.arange(self.n_worlds),)
         self._shape = (*map(len, self._worlds), self.n_arms)
         self.n_features = n_features
+        self._alike: tuple[NDArray, NDArray] | None = None
         self.reseed(seed)
 
     def reseed(self, seed: int | Sequence[int]) -> None:
@@ -211,6 +205,34 @@ class Agent:
         Agents that do not learn leave this as it is.
         """
 
+    def restock(self, arms: NDArray[np.int64]) -> None:
+        """Be told that these arms, shape (n,) or (W, n), now hold other products.
+
+        Agents that know nothing of single arms leave this as it is.
+        """
+        self._alike = None  # arms that differed may now be alike
+
+    def _lookalikes(self, features: NDArray) -> tuple[NDArray, NDArray]:
+        """Find arms with equal features, which one model for all arms must score alike.
+
+        Returns
+        -------
+        rows : ndarray, shape (n, d) or (W, n, d)
+            Features, each at least once; n is K where no two arms are alike.
+        which : ndarray of int, shape (K,) or (W, K)
+            The row of each arm.
+        """
+        # Arms that were alike for the last visitor are, as a rule, alike for the next: look first.
+        if self._alike is not None:
+            first, which = self._alike
+            rows = np.take_along_axis(features, first[..., None], axis=-2)
+            if rows.shape == features.shape or np.array_equal(
+                np.take_along_axis(rows, which[..., None], axis=-2), features
+            ):
+                return rows, which
+        self._alike = _group(features)
+        return self._lookalikes(features)
+
     def _best(self, scores: NDArray, throw: NDArray) -> int | NDArray[np.int64]:
         """Return the arm of highest score, the throw in [0, 1) deciding between ties."""
         best = scores.argmax(axis=-1)
@@ -233,6 +255,23 @@ class Agent:
                 f"context.features must have shape {(*self._shape, d or 'd')}: got {features.shape}"
             )
         return features
+
+
+def _group(features: NDArray) -> tuple[NDArray, NDArray]:
+    """Return the first arm of each group of equal rows (..., n), and the group of each arm (..., K)."""
+    flat = features.reshape(-1, *features.shape[-2:])
+    found = [
+        np.unique(rows, axis=0, return_index=True, return_inverse=True)[1:]
+        for rows in flat
+    ]
+    n = max(len(first) for first, _ in found)
+    # Worlds with fewer groups repeat an arm, so that all have n.
+    first = np.array([np.resize(first, n) for first, _ in found])
+    which = np.array([which.ravel() for _, which in found])
+    if n == features.shape[-2]:  # no two alike: leave the rows where they are
+        first = which = np.broadcast_to(np.arange(n), (len(flat), n))
+    shape = features.shape[:-2]
+    return first.reshape(*shape, -1), which.reshape(*shape, -1)
 
 
 def _one_reward(reward: float) -> float:

@@ -1,0 +1,496 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from zoolib import run_experiment
+from zoolib._threads import one_thread
+from zoolib.agents.neural_ucb import (
+    INVERSES,
+    JACOBIANS,
+    NeuralUCBAgent,
+    UpdatedInverse,
+    closed_jacobian,
+)
+from zoolib.agents.protocol import Context
+
+K, D = 6, 4
+RIDGE, ALPHA = 2.5, 0.7
+EXACT = [(j, i) for j in JACOBIANS for i in INVERSES if i != "diagonal"]
+
+
+@pytest.fixture(autouse=True)
+def alone_on_its_core():
+    with one_thread():
+        yield
+
+
+def make(n_worlds=None, **options):
+    """A small agent in double precision that trains often."""
+    options = {
+        "alpha": ALPHA,
+        "ridge": RIDGE,
+        "hidden": (5,),
+        "dtype": np.float64,
+        "train_every": 7,
+        "batch_size": 8,
+        "seed": 3,
+    } | options
+    return NeuralUCBAgent(K, D, n_worlds=n_worlds, **options)
+
+
+def visits(n, n_worlds=None, n_arms=K, d=D, seed=0):
+    """Contexts, arms and rewards, the same for everybody."""
+    rng = np.random.default_rng(seed)
+    worlds = () if n_worlds is None else (n_worlds,)
+    for _ in range(n):
+        features = rng.normal(size=(*worlds, n_arms, d))
+        arm, reward = rng.integers(n_arms, size=worlds), rng.random(worlds)
+        if n_worlds is None:
+            arm, reward = int(arm), float(reward)
+        yield Context(np.zeros(worlds, int), features), arm, reward
+
+
+def played(agent, n, seed=0):
+    """The agent, after n updates."""
+    for visit in visits(n, agent.n_worlds, seed=seed):
+        agent.update(*visit)
+    return agent
+
+
+def numbers_of(agent):
+    """Everything a decision depends on."""
+    kept = vars(agent.uncertainty).values()
+    tensors = [t for t in kept if isinstance(t, torch.Tensor)]
+    return [t.detach().clone() for t in (*tensors, *agent.network.parameters())]
+
+
+def same(before, after):
+    return all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def output_of(matrices, x):
+    """The network's output at one row, in NumPy; matrices in the order of its parameters."""
+    weights, biases = matrices[: len(matrices) // 2], matrices[len(matrices) // 2 :]
+    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+        x = np.maximum(x @ weight + bias[0], 0)
+    return (x @ weights[-1] + biases[-1][0])[0]
+
+
+def slopes_of(matrices, x, step=1e-6):
+    """Central differences of the output by each entry of each matrix."""
+    slopes = []
+    for matrix in matrices:
+        for entry in np.ndindex(matrix.shape):
+            there = []
+            for sign in (1, -1):
+                matrix[entry] += sign * step
+                there.append(output_of(matrices, x))
+                matrix[entry] -= sign * step
+            slopes.append((there[0] - there[1]) / (2 * step))
+    return np.array(slopes)
+
+
+def matrices_of(agent, world=...):
+    return [p.detach().numpy()[world].copy() for p in agent.network.parameters()]
+
+
+@pytest.mark.parametrize("jacobian", JACOBIANS)
+@pytest.mark.parametrize("hidden", [(), (5,), (4, 3, 2)])
+def test_gradients_are_the_slopes_of_the_output(jacobian, hidden):
+    rows = np.random.default_rng(0).normal(size=(2, 3, D))
+    alone, together = (make(w, hidden=hidden, jacobian=jacobian) for w in (None, 2))
+    gradients = alone.jacobian_of(rows[0])
+    assert gradients.shape == (3, alone.n_parameters)
+    for gradient, x in zip(gradients, rows[0], strict=True):
+        assert gradient == pytest.approx(slopes_of(matrices_of(alone), x), abs=1e-8)
+    gradients = together.jacobian_of(rows)
+    assert gradients.shape == (2, 3, alone.n_parameters)
+    for world in range(2):
+        for gradient, x in zip(gradients[world], rows[world], strict=True):
+            slopes = slopes_of(matrices_of(together, world), x)
+            assert gradient == pytest.approx(slopes, abs=1e-8)
+
+
+@pytest.mark.parametrize("n_worlds", [None, 3])
+def test_the_three_ways_to_a_gradient_agree(n_worlds):
+    worlds = () if n_worlds is None else (n_worlds,)
+    for dtype, tolerance in ((np.float32, 1e-6), (np.float64, 1e-14)):
+        x = np.random.default_rng(1).normal(size=(*worlds, 20, D))
+        backward, vmap, closed = (
+            make(n_worlds, hidden=(6, 5), jacobian=name, dtype=dtype).jacobian_of(x)
+            for name in ("backward", "vmap", "closed")
+        )
+        assert closed.dtype == dtype
+        assert abs(closed - backward).max() < tolerance
+        assert abs(vmap - backward).max() < tolerance
+
+
+def test_the_number_of_parameters_is_the_books():
+    assert NeuralUCBAgent(50, 9).n_parameters == 705
+    wide = NeuralUCBAgent(50, 9, hidden=(128, 64), inverse="diagonal")
+    assert wide.n_parameters == 9601
+    for agent in (make(), make(2), wide):
+        n = sum(p.numel() for p in agent.network.parameters())
+        assert n == agent.n_parameters * (agent.n_worlds or 1)
+
+
+class Slow:
+    """NeuralUCB for one world from its definition: numerical slopes, and a matrix of all that was played."""
+
+    def __init__(self, inverse):
+        self.A, self.diagonal = RIDGE * np.eye(5 * D + 5 + 6), inverse == "diagonal"
+
+    def scores(self, matrices, features, scale=1.0):
+        A = np.diag(np.diag(self.A)) if self.diagonal else self.A
+        scores = []
+        for x in features:
+            g = slopes_of(matrices, x)
+            width = np.sqrt(g @ np.linalg.solve(A, g))
+            scores.append(scale * output_of(matrices, x) + ALPHA * width)
+        return np.array(scores)
+
+    def learn(self, matrices, x):
+        g = slopes_of(matrices, x)
+        self.A += np.outer(g, g)
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+@pytest.mark.parametrize("inverse", INVERSES)
+def test_scores_are_those_of_the_definition(inverse, n_worlds):
+    agent = make(n_worlds, inverse=inverse)
+    worlds = [...] if n_worlds is None else range(n_worlds)
+    slow = [Slow(inverse) for _ in worlds]
+    for context, arm, reward in visits(25, n_worlds):
+        scores = agent.scores(context)
+        for w, one in zip(worlds, slow, strict=True):
+            features = context.features[w]
+            expected = one.scores(matrices_of(agent, w), features)
+            assert scores[w] == pytest.approx(expected, rel=1e-7)
+            # By the weights of this moment: with the seventh update comes a training.
+            one.learn(
+                matrices_of(agent, w),
+                features[np.atleast_1d(arm)[w]][0]
+                if n_worlds is None
+                else features[arm[w]],
+            )
+        agent.update(context, arm, reward)
+
+
+def test_squared_widths_are_the_diagonal_of_a_product():
+    for inverse in ("updated", "recomputed"):
+        for n_worlds in (None, 2):
+            agent = played(make(n_worlds, inverse=inverse), 30)
+            ((context, _, _),) = visits(1, n_worlds, seed=9)
+            gradients = agent.jacobian_of(context.features)
+            A_inv = (
+                agent.uncertainty.A_inv.numpy()
+                if inverse == "updated"
+                else np.linalg.inv(agent.uncertainty.A.numpy())
+            )
+            squared = np.einsum(
+                "...ii->...i", gradients @ A_inv @ np.swapaxes(gradients, -1, -2)
+            )
+            prediction = agent.network(torch.from_numpy(context.features))[..., 0]
+            expected = prediction.detach().numpy() + ALPHA * np.sqrt(squared)
+            assert np.allclose(agent.scores(context), expected, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(np.float32, 1e-5), (np.float64, 1e-9)]
+)
+def test_every_way_scores_the_same_after_a_thousand_updates(dtype, tolerance):
+    agents = [
+        NeuralUCBAgent(
+            10, 9, alpha=1.0, jacobian=j, inverse=i, dtype=dtype, train_every=10, seed=1
+        )
+        for j, i in EXACT
+    ]
+    assert agents[0].n_parameters == 705
+    start = matrices_of(agents[0])
+    for context, arm, reward in visits(1000, None, 10, 9):
+        for agent in agents:
+            agent.update(context, arm, reward)
+    ((context, _, _),) = visits(1, None, 10, 9, seed=5)
+    first, *others = [agent.scores(context) for agent in agents]
+    assert first.dtype == dtype
+    for scores in others:
+        assert abs(scores / first - 1).max() < tolerance
+    assert abs(matrices_of(agents[0])[0] - start[0]).max() > 0.1  # it has trained
+
+
+def test_worlds_in_step_are_worlds_alone():
+    seeds, n_worlds = [11, 5, 2], 3
+    for options in ({}, {"inverse": "recomputed"}, {"inverse": "diagonal"}):
+        options |= {"scaled": True, "pull": 0.1}
+        together = make(n_worlds, seed=seeds, **options)
+        alone = [make(seed=seed, **options) for seed in seeds]
+        for context, arm, reward in visits(40, n_worlds):
+            scores = together.scores(context)
+            chosen = together.select(context)
+            together.update(context, arm, reward)
+            for w, agent in enumerate(alone):
+                mine = context.of_world(w)
+                assert np.allclose(agent.scores(mine), scores[w], rtol=1e-10, atol=0)
+                assert agent.select(mine) == chosen[w]
+                agent.update(mine, int(arm[w]), float(reward[w]))
+
+
+@pytest.mark.parametrize("inverse", INVERSES)
+@pytest.mark.parametrize("n_worlds", [None, 2])
+def test_gradients_in_chunks_give_the_same_scores(inverse, n_worlds, monkeypatch):
+    agent = played(make(n_worlds, inverse=inverse), 20)
+    ((context, _, _),) = visits(1, n_worlds, n_arms=K, seed=4)
+    whole = agent.scores(context)
+    chunks = []
+
+    def watched(network, x):
+        chunks.append(x.shape[-2])
+        return closed_jacobian(network, x)
+
+    monkeypatch.setitem(JACOBIANS, "closed", watched)
+    for at_once, expected in ((1, [1] * 6), (4, [4, 2]), (6, [6])):
+        agent._rows_at_once = at_once
+        chunks.clear()
+        assert np.allclose(agent.scores(context), whole, rtol=1e-13, atol=0)
+        assert chunks == expected
+
+
+def test_the_limit_of_memory_decides_how_many_gradients_are_held():
+    p = make().n_parameters
+    row = 3 * 8 * p  # a gradient in three copies of 8-byte numbers
+    small = {"inverse": "diagonal", "hidden": (5,)}
+    assert make(memory_limit=5 * row, **small)._rows_at_once == 5
+    assert make(2, memory_limit=5 * row, **small)._rows_at_once == 2
+    assert make(memory_limit=row - 1, **small)._rows_at_once == 1
+
+
+def test_a_matrix_too_large_is_refused_before_it_is_made():
+    # The network alone would take 44 GB.
+    with pytest.raises(MemoryError, match="memory_limit") as error:
+        NeuralUCBAgent(50, 9, hidden=(10**9,))
+    p = 11 * 10**9 + 1
+    for part in (
+        "hidden=(1000000000,)",
+        f"{p:,}",
+        f"{4 * p * p:,}",
+        "inverse='updated'",
+        "2,147,483,648",
+        'inverse="diagonal"',
+    ):
+        assert part in str(error.value)
+    with pytest.raises(MemoryError, match="inverse='recomputed'"):
+        NeuralUCBAgent(50, 9, hidden=(128, 64), inverse="recomputed")
+    with pytest.raises(MemoryError, match="inverse='diagonal'"):
+        make(inverse="diagonal", memory_limit=8 * make().n_parameters - 1)
+
+
+@pytest.mark.parametrize(("inverse", "size"), [("updated", 8), ("recomputed", 32)])
+def test_all_worlds_count_towards_the_limit_of_memory(inverse, size):
+    needed = size * make().n_parameters ** 2
+    make(inverse=inverse, memory_limit=needed)
+    make(2, inverse=inverse, memory_limit=2 * needed)
+    with pytest.raises(MemoryError, match="2 worlds"):
+        make(2, inverse=inverse, memory_limit=2 * needed - 1)
+
+
+@pytest.mark.parametrize("inverse", INVERSES)
+@pytest.mark.parametrize("n_updates", [10, 13])  # 13: the next one trains
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_failure_leaves_no_trace(inverse, n_updates, dtype):
+    agent = played(make(inverse=inverse, dtype=dtype, buffer_size=8), n_updates)
+    ((context, arm, reward),) = visits(1, seed=8)
+    before, scores = numbers_of(agent), agent.scores(context)
+    rows = agent.memory.newest(8)
+    huge = Context(0, context.features * (1e60 if dtype == np.float32 else 1e200))
+    with pytest.raises(FloatingPointError):
+        agent.update(huge, arm, reward)
+    assert same(before, numbers_of(agent))
+    assert (agent.scores(context) == scores).all()
+    assert all(
+        (a == b).all() for a, b in zip(rows, agent.memory.newest(8), strict=True)
+    )
+    assert agent.n_updates == n_updates
+    agent.update(context, arm, reward)
+    assert not same(before, numbers_of(agent))
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+def test_a_loss_that_is_not_finite_leaves_no_trace(n_worlds):
+    agent = played(make(n_worlds), 13)
+    ((context, arm, reward),) = visits(1, n_worlds, seed=8)
+    before, scores = numbers_of(agent), agent.scores(context)
+    agent.losses = lambda x, reward: NeuralUCBAgent.losses(agent, x, reward) * np.inf
+    with pytest.raises(FloatingPointError, match="losses"):
+        agent.update(context, arm, reward)
+    assert same(before, numbers_of(agent))
+    assert (agent.scores(context) == scores).all()
+
+
+def test_an_inverse_worn_out_by_rounding_is_said_and_not_used():
+    agent = played(make(), 10)
+    ((context, arm, reward),) = visits(1, seed=8)
+    agent.uncertainty.A_inv -= 100 * torch.eye(agent.n_parameters)
+    before = numbers_of(agent)
+    with pytest.raises(FloatingPointError, match="float64"):
+        agent.select(context)
+    with pytest.raises(FloatingPointError, match="ridge"):
+        agent.update(context, arm, reward)
+    assert same(before, numbers_of(agent))
+
+
+def test_what_is_kept_is_changed_in_place_and_stays_symmetric():
+    agent = make(2)
+    where = agent.uncertainty.A_inv.data_ptr()
+    A_inv = played(agent, 50).uncertainty.A_inv
+    assert A_inv.data_ptr() == where
+    assert torch.equal(A_inv, A_inv.mT)
+
+
+def test_a_prior_alone_makes_widths_the_length_of_gradients():
+    ((context, _, _),) = visits(1)
+    for inverse in INVERSES:
+        agent, greedy = make(inverse=inverse), make(inverse=inverse, alpha=0)
+        lengths = np.linalg.norm(agent.jacobian_of(context.features), axis=-1)
+        expected = greedy.scores(context) + ALPHA * lengths / RIDGE**0.5
+        assert np.allclose(agent.scores(context), expected)
+
+
+def test_without_hidden_layers_uncertainty_is_that_of_linucb():
+    agent = played(make(hidden=(), alpha=1.0), 40)
+    rows = [context.features[arm] for context, arm, _ in visits(40)]
+    played_rows = np.column_stack((rows, np.ones(40)))
+    A = RIDGE * np.eye(D + 1) + played_rows.T @ played_rows
+    assert torch.linalg.inv(agent.uncertainty.A_inv).numpy() == pytest.approx(A)
+
+
+def test_the_papers_scaling_is_the_papers_formula():
+    m = 5
+    agent = make(scaled=True, train_every=10**6)
+    precision = RIDGE * np.eye(agent.n_parameters)
+    for context, arm, reward in visits(10):
+        # f = sqrt(m) MLP; the bonus is gamma sqrt(gᵀ Z⁻¹ g / m), and Z gains g gᵀ / m.
+        g = m**0.5 * agent.jacobian_of(context.features)
+        f = [m**0.5 * output_of(matrices_of(agent), x) for x in context.features]
+        width = np.sqrt(np.einsum("ki,ij,kj->k", g, np.linalg.inv(precision), g) / m)
+        assert np.allclose(agent.scores(context), f + ALPHA * width)
+        precision += np.outer(g[arm], g[arm]) / m
+        agent.update(context, arm, reward)
+    # It learns to predict with the factor, too.
+    x, reward = torch.randn(3, 8, D, dtype=torch.float64)[0], torch.zeros(8)
+    factor = agent.losses(x, reward) / make(seed=3, train_every=9).losses(x, reward)
+    assert factor.item() == pytest.approx(m)
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+def test_weights_are_pulled_to_their_start(n_worlds):
+    options = {"optimiser": "sgd", "learning_rate": 0.1, "n_batches": 30}
+    free, pulled = (played(make(n_worlds, pull=w, **options), 70) for w in (0, 2.0))
+    start = matrices_of(make(n_worlds))
+    moved = [
+        sum(
+            ((p - q) ** 2).sum((-2, -1))
+            for p, q in zip(matrices_of(a), start, strict=True)
+        )
+        for a in (free, pulled)
+    ]
+    assert (moved[1] < 0.2 * moved[0]).all()
+    worlds = () if n_worlds is None else (n_worlds,)
+    x, reward = torch.zeros(*worlds, 8, D).double(), torch.zeros(*worlds, 8)
+    error = pulled.predict(x).square().mean(dim=-1)
+    expected = error.detach().numpy() + 2.0 * moved[1]
+    losses = pulled.losses(x, reward).detach().numpy()
+    assert losses.shape == worlds
+    assert losses == pytest.approx(expected)
+
+
+def test_new_luck_before_the_first_update_starts_afresh():
+    agent, other = make(seed=3), make(seed=4)
+    copied = copy.deepcopy(agent)
+    copied.reseed(4)
+    assert same(numbers_of(copied), numbers_of(other))
+    copied.uncertainty.A_inv += 1
+    copied.reseed(4)
+    assert same(numbers_of(copied), numbers_of(other))
+    assert not same(numbers_of(copied), numbers_of(agent))
+    before = numbers_of(played(copied, 8))
+    copied.reseed(5)
+    assert same(numbers_of(copied), before)
+
+
+def test_the_start_that_weights_are_pulled_to_is_drawn_with_them():
+    agent = make(seed=3, pull=1.0)
+    agent.reseed(4)
+    assert same([agent._start], [make(seed=4)._start])
+
+
+def test_a_copy_shares_nothing():
+    agent = played(make(), 10)
+    before = numbers_of(agent)
+    played(copy.deepcopy(agent), 10)
+    assert same(before, numbers_of(agent))
+
+
+def test_a_history_repeats_and_does_not_depend_on_who_plays_beside():
+    options = {"train_every": 10, "batch_size": 8, "hidden": (6,), "dtype": np.float64}
+    agent = NeuralUCBAgent(50, 9, **options)
+    together = NeuralUCBAgent(50, 9, n_worlds=2, **options)
+    plays = [
+        run_experiment({"ucb": one}, seeds, 60, progress=False)
+        for one, seeds in ((agent, [7, 1]), (agent, [7, 1]), (together, [7, 1]))
+    ]
+    for play in plays[1:]:
+        assert (play.arm == plays[0].arm).all()
+        assert (play.reward == plays[0].reward).all()
+    other = run_experiment({"ucb": agent}, [8, 2], 60, progress=False)
+    assert (other.arm != plays[0].arm).any()
+
+
+@pytest.mark.parametrize("options", [{}, {"inverse": "diagonal"}, {"scaled": True}])
+def test_it_finds_the_better_of_two_arms(options):
+    rng = np.random.default_rng(0)
+    options = {"alpha": 1.0, "train_every": 5, "batch_size": 16} | options
+    agent = NeuralUCBAgent(2, 2, hidden=(8,), **options)
+    right = []
+    for _ in range(500):
+        # Each customer likes the arm of their own number: neither arm is better for both.
+        customer = int(rng.integers(2))
+        context = Context(0, np.eye(2) * (1 if customer else -1))
+        arm = agent.select(context)
+        right.append(arm == customer)
+        reward = float(rng.random() < (0.9 if right[-1] else 0.1))
+        agent.update(context, arm, reward)
+    assert np.mean(right[-200:]) > 0.9
+    assert np.mean(right[:20]) < 0.9
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"alpha": -1}, ValueError),
+        ({"ridge": 0}, ValueError),
+        ({"hidden": (0,)}, ValueError),
+        ({"hidden": (2.5,)}, TypeError),
+        ({"jacobian": "forward"}, ValueError),
+        ({"inverse": "pseudo"}, ValueError),
+        ({"pull": -0.1}, ValueError),
+        ({"memory_limit": 0}, ValueError),
+        ({"memory_limit": "2 GiB"}, TypeError),
+        ({"train_every": 0}, ValueError),
+    ],
+)
+def test_arguments_are_checked_and_named(options, error):
+    (name,) = options
+    with pytest.raises(error, match=name):
+        NeuralUCBAgent(3, 2, **options)
+    with pytest.raises(ValueError, match="n_features"):
+        NeuralUCBAgent(3, 0)
+
+
+def test_the_default_is_the_cheapest_exact_form():
+    agent = NeuralUCBAgent(3, 2)
+    assert (agent.jacobian, agent.inverse) == ("closed", "updated")
+    assert isinstance(agent.uncertainty, UpdatedInverse)
+    assert agent.memory_limit == 2**31

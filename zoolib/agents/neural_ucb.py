@@ -1,0 +1,390 @@
+r"""NeuralUCB: a network's uncertainty, measured in the space of all its weights.
+
+Near its present weights a network :math:`f(x; \theta)` is a linear model of the gradient
+:math:`g(x) = \nabla_\theta f(x; \theta)`. LinUCB with these gradients as features keeps
+:math:`A = \lambda I + \sum g g^\top` over the rows played and scores an arm by
+:math:`f(x) + \alpha \sqrt{g^\top A^{-1} g}` (Zhou, Li and Gu 2020, Algorithm 1). See Chapter 3, "A
+gradient for a feature".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from zoolib._checks import as_not_negative, as_one_of, as_positive, as_size
+from zoolib.agents.neural import NeuralAgent
+from zoolib.networks import MLP
+
+
+def flat(parameters: Iterable[Tensor]) -> Tensor:
+    """Put matrices (..., in, out), such as weights or their gradients, into one long row (..., p)."""
+    return torch.cat([matrix.flatten(-2) for matrix in parameters], dim=-1)
+
+
+@torch.enable_grad()
+def backward_jacobian(network: nn.Module, x: Tensor) -> Tensor:
+    """Return the gradient of the output at each row by one backward pass a row.
+
+    Parameters
+    ----------
+    network : nn.Module
+        With one output; all its parameters are matrices.
+    x : Tensor, shape (n, d) or (W, n, d)
+        Rows; with worlds, those of each.
+
+    Returns
+    -------
+    Tensor, shape (n, p) or (W, n, p)
+        One gradient a row, its entries in the order of ``network.parameters()``.
+    """
+    parameters = list(network.parameters())
+    rows = []
+    for row in x.split(1, dim=-2):
+        # Worlds share no weights: the gradient of the sum is the gradient of each.
+        output = network(row).sum()
+        rows.append(flat(torch.autograd.grad(output, parameters)))
+    return torch.stack(rows, dim=-2)
+
+
+def vmap_jacobian(network: nn.Module, x: Tensor) -> Tensor:
+    """Return what `backward_jacobian` does, from the gradient of one row mapped over all of them."""
+
+    def output(parameters: dict[str, Tensor], row: Tensor) -> Tensor:
+        return functional_call(network, parameters, row[None])[0, 0]
+
+    gradients = vmap(grad(output), in_dims=(None, 0))
+    if x.ndim == 3:
+        gradients = vmap(gradients)
+    parameters = {name: p.detach() for name, p in network.named_parameters()}
+    return flat(gradients(parameters, x).values())
+
+
+@torch.no_grad()
+def closed_jacobian(network: MLP, x: Tensor) -> Tensor:
+    """Return what `backward_jacobian` does, for all rows in a few matrix products.
+
+    Backpropagation written out: a layer that sees h and whose outputs move f by delta has the
+    gradient h deltaᵀ for its weights and delta for its biases.
+    """
+    weights, biases = list(network.weights), list(network.biases)
+    seen = [x]
+    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+        seen.append(torch.relu(seen[-1] @ weight + bias))
+    deltas = [torch.ones_like(x[..., :1])]
+    for weight, h in zip(weights[:0:-1], seen[:0:-1], strict=True):
+        deltas.insert(0, (deltas[0] @ weight.mT) * (h > 0))
+    of_weights = [
+        h[..., :, None] * delta[..., None, :]
+        for h, delta in zip(seen, deltas, strict=True)
+    ]
+    return flat([*of_weights, *(delta[..., None, :] for delta in deltas)])
+
+
+JACOBIANS = {
+    "backward": backward_jacobian,
+    "vmap": vmap_jacobian,
+    "closed": closed_jacobian,
+}
+
+
+class RecomputedInverse:
+    """The textbook's way: keep A, and invert it at each decision, in p³ operations.
+
+    Parameters
+    ----------
+    p : int
+        Number of parameters of the network.
+    ridge : float
+        Weight of the prior.
+    shape : tuple of int
+        Leading axes: (W,) with worlds, else ().
+    dtype : torch.dtype
+        Type of the gradients.
+
+    Attributes
+    ----------
+    A : Tensor, shape (..., p, p)
+        In double precision: an inverse magnifies what rounding did to its matrix.
+    """
+
+    def __init__(
+        self, p: int, ridge: float, shape: tuple[int, ...], dtype: torch.dtype
+    ) -> None:
+        self.A, self.dtype = _diagonal(ridge, p, shape, torch.float64), dtype
+
+    @staticmethod
+    def bytes_for(p: int, itemsize: int) -> int:
+        """Return the bytes in use while a decision is made: A, its factors and its inverse."""
+        return p * p * (3 * 8 + itemsize)
+
+    def squares(self, jacobians: Iterable[Tensor]) -> Tensor:
+        """Return g A⁻¹ gᵀ for the rows g of each (..., n, p), one after the other; shape (..., all n)."""
+        A_inv = torch.linalg.inv(self.A).to(self.dtype)
+        return torch.cat([_squares(J, A_inv) for J in jacobians], dim=-1)
+
+    def learn(self, g: Tensor) -> None:
+        """Add g gᵀ to A, for a gradient (..., p)."""
+        g = g.double()[..., None]
+        _check(g.mT @ g)
+        self.A.addcmul_(g, g.mT)
+
+
+class UpdatedInverse:
+    """Keep A⁻¹ alone, and change it in place by Sherman and Morrison's formula, in p² operations.
+
+    Parameters are those of `RecomputedInverse`. In float32 rounding adds up where the ridge is small:
+    with p = 177, after 10,000 updates, widths were off by 3e-5 of themselves with a ridge of 1, by 3e-3
+    with 0.01; in float64 by 1e-11 at most.
+
+    Attributes
+    ----------
+    A_inv : Tensor, shape (..., p, p)
+        Of the gradients' type.
+    """
+
+    def __init__(
+        self, p: int, ridge: float, shape: tuple[int, ...], dtype: torch.dtype
+    ) -> None:
+        self.A_inv = _diagonal(1 / ridge, p, shape, dtype)
+
+    @staticmethod
+    def bytes_for(p: int, itemsize: int) -> int:
+        """Return the bytes of A⁻¹."""
+        return p * p * itemsize
+
+    def squares(self, jacobians: Iterable[Tensor]) -> Tensor:
+        """Return g A⁻¹ gᵀ for the rows g of each (..., n, p), one after the other; shape (..., all n)."""
+        return torch.cat([_squares(J, self.A_inv) for J in jacobians], dim=-1)
+
+    def learn(self, g: Tensor) -> None:
+        """Add g gᵀ to A, for a gradient (..., p): A⁻¹ loses u uᵀ / (1 + gᵀu), where u = A⁻¹ g."""
+        g = g[..., None]
+        u = self.A_inv @ g
+        square = _check(g.mT @ u)
+        u /= (1 + square).sqrt()
+        self.A_inv.addcmul_(u, u.mT, value=-1)
+
+
+class DiagonalInverse:
+    """Keep the diagonal of A alone, as if gradients' entries had nothing to do with each other.
+
+    The approximation of the authors' code (github.com/uclaml/NeuralUCB, learner_diag.py). Parameters
+    are those of `RecomputedInverse`.
+
+    Attributes
+    ----------
+    diagonal : Tensor, shape (..., 1, p)
+        Of the gradients' type.
+    """
+
+    def __init__(
+        self, p: int, ridge: float, shape: tuple[int, ...], dtype: torch.dtype
+    ) -> None:
+        self.diagonal = torch.full((*shape, 1, p), ridge, dtype=dtype)
+
+    @staticmethod
+    def bytes_for(p: int, itemsize: int) -> int:
+        """Return the bytes of the diagonal."""
+        return p * itemsize
+
+    def squares(self, jacobians: Iterable[Tensor]) -> Tensor:
+        """Return the sums of gᵢ² / Aᵢᵢ for the rows g of each (..., n, p); shape (..., all n)."""
+        sums = [(J.square() / self.diagonal).sum(dim=-1) for J in jacobians]
+        return torch.cat(sums, dim=-1)
+
+    def learn(self, g: Tensor) -> None:
+        """Add g² to the diagonal, for a gradient (..., p)."""
+        squared = g.square()[..., None, :]
+        _check(squared.sum(dim=-1))
+        self.diagonal += squared
+
+
+INVERSES = {
+    "recomputed": RecomputedInverse,
+    "updated": UpdatedInverse,
+    "diagonal": DiagonalInverse,
+}
+
+
+def _diagonal(
+    value: float, p: int, shape: tuple[int, ...], dtype: torch.dtype
+) -> Tensor:
+    """Return the identity times a number, (..., p, p), in no more memory than its own."""
+    matrix = torch.zeros(*shape, p, p, dtype=dtype)
+    matrix.diagonal(dim1=-2, dim2=-1).fill_(value)
+    return matrix
+
+
+def _squares(jacobian: Tensor, A_inv: Tensor) -> Tensor:
+    """Return the diagonal of J A⁻¹ Jᵀ, shape (..., n), without its other entries."""
+    return torch.linalg.vecdot(jacobian @ A_inv, jacobian)
+
+
+def _check(square: Tensor) -> Tensor:
+    """Refuse squares that are none."""
+    if not ((square >= 0) & square.isfinite()).all():
+        raise FloatingPointError(
+            "g A⁻¹ gᵀ must be finite and 0 or more: gradients overflow, or rounding has worn A⁻¹ out, "
+            'in which case dtype="float64" or a larger ridge helps'
+        )
+    return square
+
+
+class NeuralUCBAgent(NeuralAgent):
+    r"""Score arms by a network's prediction and the uncertainty of all its weights.
+
+    What this form leaves out of the paper's Algorithm 1: a start at which f is 0 for every row (half
+    of the units repeat the other half, and the output subtracts them); training on all that was
+    played, here batches of it; the pull of the weights to their start, unless `pull` says so; the
+    factor :math:`\sqrt m`, unless `scaled` does; and a :math:`\gamma_t`, here `alpha`, that grows
+    with the determinant of A by constants that nobody knows.
+
+    Parameters
+    ----------
+    n_arms, n_features : int
+        Numbers K of arms and d of features.
+    alpha : float, default 0.1
+        Weight of the uncertainty, 0 or more; the paper's :math:`\gamma`.
+    ridge : float, default 1.0
+        :math:`\lambda > 0`, weight of the prior. In float32 rounding errors grow as it shrinks.
+    n_worlds : int, optional
+        Number of worlds W played in step.
+    hidden : sequence of int, default (64,)
+        Widths of the layers between features and output.
+    jacobian : {"closed", "vmap", "backward"}, default "closed"
+        How gradients are computed: by matrix products, by mapping over rows, by a backward pass a
+        row. The numbers are the same.
+    inverse : {"updated", "recomputed", "diagonal"}, default "updated"
+        What is kept of A: see `UpdatedInverse`, `RecomputedInverse`, `DiagonalInverse`. The first two
+        give the same numbers, the third an approximation.
+    scaled : bool, default False
+        Predict :math:`\sqrt m` times the network's output, m the last hidden width, and divide
+        gradients by :math:`\sqrt m`, as the paper does. In :math:`g / \sqrt m` the factor cancels.
+    pull : float, default 0.0
+        Weight of :math:`\|\theta - \theta_0\|^2` beside the mean squared error of a batch. The
+        paper's is :math:`m \lambda / t` after t rewards.
+    memory_limit : int, default 2 GiB
+        Bytes that A may take, and beside it the gradients of a decision, which are computed in
+        chunks if there are more.
+    **options
+        As for `NeuralAgent`.
+
+    Attributes
+    ----------
+    n_parameters : int
+        p, the length of a gradient.
+    uncertainty : UpdatedInverse, RecomputedInverse or DiagonalInverse
+        What is known in each direction of the space of weights.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what is described here.
+    MemoryError
+        If A would take more than `memory_limit`.
+
+    Examples
+    --------
+    >>> agent = NeuralUCBAgent(n_arms=50, n_features=9)
+    >>> agent.n_parameters
+    705
+    >>> agent.uncertainty.A_inv.shape
+    torch.Size([705, 705])
+    """
+
+    def __init__(
+        self,
+        n_arms: int,
+        n_features: int,
+        alpha: float = 0.1,
+        ridge: float = 1.0,
+        n_worlds: int | None = None,
+        *,
+        hidden: Sequence[int] = (64,),
+        jacobian: str = "closed",
+        inverse: str = "updated",
+        scaled: bool = False,
+        pull: float = 0.0,
+        memory_limit: int = 2 * 1024**3,
+        **options: object,
+    ) -> None:
+        self.alpha = as_not_negative("alpha", alpha)
+        self.ridge = as_positive("ridge", ridge)
+        self.hidden = tuple(as_size("hidden", width) for width in hidden)
+        self.jacobian = as_one_of("jacobian", jacobian, JACOBIANS)
+        self.inverse = as_one_of("inverse", inverse, INVERSES)
+        self.pull = as_not_negative("pull", pull)
+        self.memory_limit = as_size("memory_limit", memory_limit)
+        sizes = (as_size("n_features", n_features), *self.hidden, 1)
+        self.scale = sizes[-2] ** 0.5 if scaled else 1.0
+        self.n_parameters = sum((n_in + 1) * n_out for n_in, n_out in pairwise(sizes))
+        make_network = partial(MLP, sizes)
+        super().__init__(
+            n_arms, n_features, n_worlds, make_network=make_network, **options
+        )
+
+    def begin(self, seed: int | Sequence[int]) -> None:
+        """Draw the initial weights, and forget what was played."""
+        make_uncertainty, p = INVERSES[self.inverse], self.n_parameters
+        n_worlds, itemsize = self.n_worlds or 1, self.dtype.itemsize
+        needed = n_worlds * make_uncertainty.bytes_for(p, itemsize)
+        if needed > self.memory_limit:
+            raise MemoryError(
+                f"hidden={self.hidden} makes p = {p:,} parameters, for which inverse={self.inverse!r} takes "
+                f"{needed:,} bytes in {n_worlds} worlds: memory_limit={self.memory_limit:,} allows less. "
+                'inverse="diagonal" takes far less'
+            )
+        # Gradients are held up to three times: in parts, whole, and multiplied by A⁻¹.
+        self._rows_at_once = max(1, self.memory_limit // (3 * n_worlds * p * itemsize))
+        super().begin(seed)
+        self._start = flat(self.network.parameters()).detach()
+        shape, kind = self._shape[:-1], getattr(torch, self.dtype.name)
+        self.uncertainty = make_uncertainty(p, self.ridge, shape, kind)
+
+    def jacobian_of(self, x: ArrayLike) -> NDArray:
+        """Return gradients at rows (n, d) or (W, n, d); shape (n, p) or (W, n, p).
+
+        Of the network's output with respect to ``network.parameters()``, in their order.
+        """
+        rows = torch.from_numpy(np.array(x, self.dtype))
+        return JACOBIANS[self.jacobian](self.network, rows).numpy()
+
+    @torch.no_grad()
+    def score_rows(self, x: NDArray) -> NDArray:
+        """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
+        rows = torch.from_numpy(x)
+        jacobian = JACOBIANS[self.jacobian]
+        chunks = rows.split(self._rows_at_once, dim=-2)
+        # A generator: gradients exist a chunk at a time, not all at once.
+        squares = self.uncertainty.squares(jacobian(self.network, c) for c in chunks)
+        widths = _check(squares).sqrt()
+        return (self.predict(rows) + self.alpha * widths).numpy()
+
+    def predict(self, x: Tensor) -> Tensor:
+        """Predict the rewards of rows (..., n, d); returns shape (..., n)."""
+        return self.scale * super().predict(x)
+
+    def losses(self, x: Tensor, reward: Tensor) -> Tensor:
+        """Return the mean squared error of a batch and the pull to the initial weights, shape () or (W,)."""
+        losses = super().losses(x, reward)
+        if self.pull:
+            moved = flat(self.network.parameters()) - self._start
+            losses = losses + self.pull * moved.square().sum(dim=-1)
+        return losses
+
+    def represent(self, x: NDArray) -> Tensor:
+        """Return the gradients (..., p) of the rows played, by the weights that chose them."""
+        rows = torch.from_numpy(x[..., None, :])
+        return JACOBIANS[self.jacobian](self.network, rows)[..., 0, :]
+
+    def absorb(self, played: Tensor, reward: ArrayLike, trained: bool) -> None:
+        """Add the gradients of the rows played to A."""
+        self.uncertainty.learn(played)
