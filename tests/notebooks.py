@@ -1,8 +1,9 @@
 """Every chapter's notebook, with the outputs of the built book, against a fresh run by nbval.
 
 Run as ``python -m tests.notebooks`` after the book is built. One execution serves both: the outputs
-that the book shows, taken from its execution cache, are the reference for the fresh run. The pair
-``chapters/NAME.ipynb`` of each ``chapters/NAME.md`` is written on the way.
+that the book shows, taken from its execution cache, are the reference for the fresh run. The fresh runs
+go side by side, as the book's do. The pair ``chapters/NAME.ipynb`` of each ``chapters/NAME.md`` is
+written on the way.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jupytext
@@ -21,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "_ext"))
 
 from fresh_execution import cache_folder  # noqa: E402  (the extensions are no package)
+from parallel_execution import AT_ONCE, ONE_THREAD  # noqa: E402
 
 TIMEOUT_S = 900
 
@@ -57,7 +61,7 @@ def unproven_cells(notebook: Path) -> list[int]:
 
 
 def check(notebook: Path, timeout_s: int = TIMEOUT_S) -> int:
-    """Run a notebook afresh and compare every output; return 0 if all agree."""
+    """Run a notebook afresh, compare every output, and say so; return 0 if all agree."""
     if unproven := unproven_cells(notebook):
         print(f"{notebook.name}: cells {unproven} have no stored run to compare with")
         return 1
@@ -78,16 +82,30 @@ def check(notebook: Path, timeout_s: int = TIMEOUT_S) -> int:
         f"--rootdir={notebook.parent}",
         *options,
     ]
-    return subprocess.run(
-        [*command, str(notebook)], env=os.environ | {"TQDM_DISABLE": "1"}, check=False
-    ).returncode
+    result = subprocess.run(
+        [*command, str(notebook)],
+        env=os.environ | ONE_THREAD | {"TQDM_DISABLE": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    print(f"{notebook.name}:\n{result.stdout}", flush=True)
+    return result.returncode
+
+
+def check_all(notebooks: Iterable[Path]) -> int:
+    """Check notebooks side by side; return 0 if all hold."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        codes = list(pool.map(check, notebooks))  # all of them, whichever fails
+    return int(any(codes))
 
 
 def main() -> int:
     """Check every chapter; return 0 if all hold."""
     pages = chapters()
     assert pages, "no chapter found: nothing would be checked"
-    return max(check(with_outputs(page)) for page in pages)
+    return check_all([with_outputs(page) for page in pages])
 
 
 if __name__ == "__main__":

@@ -1,17 +1,28 @@
 """The built book as a reader has it, and the ways in which its build must fail."""
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from functools import cache
 from pathlib import Path
 
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
+from parallel_execution import AT_ONCE
 
-from tests.notebooks import ROOT, chapters, check, unproven_cells, with_outputs
+from tests.notebooks import (
+    ROOT,
+    chapters,
+    check,
+    check_all,
+    unproven_cells,
+    with_outputs,
+)
 
 HTML = ROOT / "_build" / "html"
 PAGES = sorted(HTML.rglob("*.html"))
@@ -150,28 +161,44 @@ kernelspec:
 """
 
 
-def build(folder, text, timeout=60):
-    """Build a book of one page in a folder of its own, with the real settings."""
+FLAGS = re.search(r"jupyter-book build \. (.*)", (ROOT / "Makefile").read_text())[1]
+BUILD = [
+    str(Path(sys.executable).parent / "jupyter-book"),
+    "build",
+    ".",
+    *FLAGS.split(),
+]
+
+
+def lay_out(folder, text, timeout=60, **others):
+    """Write a book of a first page and others into a folder, with the real settings."""
     for name in ("_ext", "_static"):
         shutil.copytree(
-            ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
+            ROOT / name,
+            folder / name,
+            ignore=shutil.ignore_patterns("__pycache__"),
+            dirs_exist_ok=True,
         )
     shutil.copy(ROOT / "requirements.txt", folder)
-    (folder / "chapters").mkdir()
+    (folder / "chapters").mkdir(exist_ok=True)
     (folder / "chapters" / "references.bib").touch()
     config = (ROOT / "_config.yml").read_text()
     assert "timeout: 900" in config
     (folder / "_config.yml").write_text(
         config.replace("timeout: 900", f"timeout: {timeout}")
     )
-    (folder / "_toc.yml").write_text("format: jb-book\nroot: chapters/index\n")
-    (folder / "chapters" / "index.md").write_text(HEAD + text)
-    flags = re.search(r"jupyter-book build \. (.*)", (ROOT / "Makefile").read_text())[
-        1
-    ].split()
-    command = [str(Path(sys.executable).parent / "jupyter-book"), "build", ".", *flags]
+    toc = ["format: jb-book", "root: chapters/index", "chapters:"]
+    toc += [f"- file: chapters/{name}" for name in others]
+    (folder / "_toc.yml").write_text("\n".join(toc if others else toc[:2]))
+    for name, content in {"index": text, **others}.items():
+        (folder / "chapters" / f"{name}.md").write_text(HEAD + content)
+
+
+def build(folder, text, timeout=60, **others):
+    """Build a book in a folder of its own."""
+    lay_out(folder, text, timeout, **others)
     result = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False
+        BUILD, cwd=folder, capture_output=True, text=True, check=False
     )
     return result.returncode, result.stdout + result.stderr
 
@@ -209,6 +236,10 @@ def test_a_sound_page_builds_and_a_second_build_executes_nothing(tmp_path):
             "the claim does not hold: Two is more.",
         ),
         ("```{code-cell} python\nimport time; time.sleep(30)\n```\n", "timed out"),
+        (
+            "```{code-cell} python\nimport os; os._exit(1)\n```\n",
+            "the kernel of index.md died",
+        ),
         ("A number: {claim}`unknown`.\n", "no claim gives 'value' of 'unknown'"),
         ("A {ref}`link` to nowhere.\n", "undefined label"),
         ("A {cite}`book` unknown.\n", "could not find bibtex key"),
@@ -222,6 +253,7 @@ def test_a_sound_page_builds_and_a_second_build_executes_nothing(tmp_path):
         "exception",
         "claim",
         "time-out",
+        "dead kernel",
         "claim key",
         "reference",
         "citation",
@@ -229,9 +261,68 @@ def test_a_sound_page_builds_and_a_second_build_executes_nothing(tmp_path):
     ],
 )
 def test_a_fault_breaks_the_build_with_its_message(tmp_path, text, said):
-    status, output = build(tmp_path, text, timeout=4)
+    status, output = build(tmp_path, text, timeout=4 if said == "timed out" else 60)
     assert status != 0
     assert said in output, output[-3000:]
+
+
+def logging_page(name, *lines):
+    """A page that leaves a line in a file for each of its executions."""
+    code = ["import os, time", "from pathlib import Path"]
+    code += [f"print('executed', file=Path('../{name}').open('a'))"]
+    return "\n".join(["```{code-cell} python", *code, *lines, "```", ""])
+
+
+def executions(folder, *names):
+    return [len((folder / name).read_text().splitlines()) for name in names]
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="one core: one notebook at a time")
+def test_notebooks_run_side_by_side_each_once_with_one_thread(tmp_path):
+    meeting = "while not Path('../{}').exists(): time.sleep(0.1)"
+    threads = "print('threads:', os.environ['OPENBLAS_NUM_THREADS'])"
+    pages = {
+        "here": logging_page("here", meeting.format("there"), threads),
+        "there": logging_page("there", meeting.format("here"), threads),
+    }
+    for _ in range(2):  # the second build finds both executed
+        status, output = build(tmp_path, "A page.", **pages)
+        assert status == 0, output
+        assert executions(tmp_path, *pages) == [1, 1]
+        html = (tmp_path / "_build/html/chapters/here.html").read_text()
+        assert "threads: 1" in html
+
+
+def test_a_notebook_that_fails_runs_once_a_build_and_is_not_kept(tmp_path):
+    bad = logging_page("bad", "print('before')", "assert 1 > 2, 'they disagree'")
+    for done in (1, 2):
+        status, output = build(tmp_path, logging_page("good"), bad=bad)
+        assert status != 0
+        assert "chapters/bad.md: WARNING: Executing notebook failed" in output
+        assert "they disagree" in output
+        assert executions(tmp_path, "good", "bad") == [1, done]
+        html = (tmp_path / "_build/html/chapters/bad.html").read_text()
+        assert "before\n" in html
+
+
+def test_ctrl_c_ends_the_build_and_its_kernels(tmp_path):
+    endless = "print(os.getpid(), file=Path('../{}.pid').open('w')); time.sleep(600)"
+    names = ["one", "two"][:AT_ONCE]
+    pages = {name: logging_page(name, endless.format(name)) for name in names}
+    lay_out(tmp_path, "A page.", **pages)
+    files = [tmp_path / f"{name}.pid" for name in names]
+    with subprocess.Popen(BUILD, cwd=tmp_path, stderr=subprocess.PIPE) as process:
+        while not all(file.exists() and file.read_text() for file in files):
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert b"Interrupted" in said
+    assert b"Traceback" not in said
+    for file in files:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(file.read_text()), 0)
 
 
 @pytest.fixture
@@ -293,3 +384,20 @@ def test_a_notebook_that_never_ran_is_no_proof(notebook):
 def test_a_notebook_without_cells_is_no_proof(tmp_path):
     nbformat.write(nbformat.v4.new_notebook(), tmp_path / "empty.ipynb")
     assert check(tmp_path / "empty.ipynb") == 1
+
+
+def test_one_notebook_that_does_not_hold_fails_them_all(notebook, capsys):
+    wrong = notebook.with_name("wrong.ipynb")
+    shutil.copy(notebook, wrong)
+    change(wrong, source="print(6 * 9)")
+    assert check_all([notebook, notebook]) == 0
+    assert capsys.readouterr().out.count("1 passed") == 2
+    assert check_all([wrong, notebook]) == 1
+    said = capsys.readouterr().out
+    assert "mismatch" in said
+    assert "1 passed" in said
+
+
+def test_a_check_that_is_killed_is_no_pass(notebook):
+    change(notebook, source="import os; os.kill(os.getppid(), 9)")
+    assert check_all([notebook]) == 1
