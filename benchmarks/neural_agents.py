@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import DTypeLike, NDArray
+from torch import nn
 
 from benchmarks.linear_agents import Player, play
 from benchmarks.timing import median_ratio, seconds
@@ -29,6 +30,7 @@ from zoolib._threads import one_thread
 from zoolib.agents import Context
 from zoolib.agents.neural_linear import NeuralLinearAgent
 from zoolib.agents.neural_ucb import JACOBIANS, NeuralUCBAgent
+from zoolib.networks import MLP
 
 K, D = 50, 9
 NEVER = 10**9  # updates until the next training
@@ -96,6 +98,17 @@ NAIVE_NEURAL_UCB: dict[str, Callable[[NeuralUCBAgent], Player]] = {
 }
 
 
+def as_sequential(mlp: MLP) -> nn.Sequential:
+    """Return a network as PyTorch's tutorials build it, with the weights of ours."""
+    layers: list[nn.Module] = []
+    for weight, bias in zip(mlp.weights, mlp.biases, strict=True):
+        layers += [nn.Linear(*weight.shape), nn.ReLU()]
+        with torch.no_grad():
+            layers[-2].weight.copy_(weight.T)
+            layers[-2].bias.copy_(bias[0])
+    return nn.Sequential(*layers[:-1])
+
+
 class NaiveNeuralLinear:
     """Neural-linear UCB as its definition reads: an inverse a decision, then one arm at a time.
 
@@ -106,7 +119,7 @@ class NaiveNeuralLinear:
     """
 
     def __init__(self, agent: NeuralLinearAgent) -> None:
-        self.body, self.alpha = copy.deepcopy(agent.network.body), agent.alpha
+        self.body, self.alpha = as_sequential(agent.network.body), agent.alpha
         self.A, self.b = agent.posterior.A, agent.posterior.b
 
     def embed(self, x: NDArray) -> NDArray:

@@ -297,10 +297,10 @@ def test_every_arm_finds_its_own_features_among_the_rows(data):
         told = visit > 0 and data.draw(st.booleans())
         if told:
             agent.restock(np.zeros(1, int))
-        rows, which = agent._lookalikes(features)
+        rows, spread = agent._lookalikes(features)
         assert rows.dtype == features.dtype
-        assert rows.shape[:-2] == which.shape[:-1] == shape[:-2]
-        found = np.take_along_axis(rows, which[..., None], axis=-2)
+        assert rows.shape[:-2] == shape[:-2]
+        found = np.stack([spread(rows[..., i]) for i in range(d)], axis=-1)
         assert np.array_equal(found, features)
         assert max(groups) <= rows.shape[-2] <= n_arms
         if told or visit == 0:

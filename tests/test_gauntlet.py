@@ -240,7 +240,7 @@ def test_a_run_of_the_book_is_asked_for_by_no_options(monkeypatch):
         (
             "neural-linear",
             NeuralLinearAgent,
-            {"alpha": 0.7, "joined": True, "window": 4_000, "discount": 0.999},
+            {"alpha": 0.7, "joined": True, "window": 3_000, "discount": 0.999},
         ),
     ],
 )

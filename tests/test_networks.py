@@ -1,5 +1,6 @@
 import copy
 
+import numpy as np
 import pytest
 import torch
 
@@ -135,3 +136,28 @@ def test_a_step_to_nowhere_is_not_taken_in_any_world(make, spoil, words):
     for parameter, one in ((w, optimiser), (undisturbed, other)):
         descend(one, parameter.square())
     assert w.tolist() == undisturbed.tolist()
+
+
+@pytest.mark.parametrize("seed", [4, [4, 7]], ids=["one world", "two worlds"])
+@pytest.mark.parametrize("sizes", [(3, 5, 4, 2), (3, 2)], ids=str)
+def test_evaluation_is_the_forward_pass_without_a_trace(sizes, seed):
+    mlp = MLP(sizes, seeded(seed))
+    shape = (6, 3) if seed == 4 else (2, 6, 3)
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    before = x.copy()
+    wanted = mlp(torch.from_numpy(x)).detach().numpy()
+    assert np.allclose(mlp.evaluate(x), wanted, atol=1e-6)
+    assert (x == before).all()
+
+
+def test_evaluation_follows_every_change_of_the_weights():
+    mlp = copy.deepcopy(MLP((3, 5, 2), seeded(4)))
+    other, x = MLP((3, 5, 2), seeded(7)), np.ones((1, 3), np.float32)
+    mlp.load_state_dict(other.state_dict())
+    assert np.allclose(mlp.evaluate(x), other.evaluate(x))
+    weights = torch.nn.utils.parameters_to_vector(other.parameters()).detach()
+    torch.nn.utils.vector_to_parameters(2 * weights, mlp.parameters())
+    assert not np.allclose(mlp.evaluate(x), other.evaluate(x))
+    assert mlp.double().evaluate(x.astype(float)).dtype == np.float64
+    mlp.evaluate(x.astype(float))[:] = 0  # no view of the weights gets out
+    assert not np.allclose(mlp.evaluate(x.astype(float)), 0)

@@ -80,7 +80,7 @@ def test_plain_neural_ucb_has_the_same_scores(plain):
 
 
 def test_all_embeddings_at_once_beat_one_arm_at_a_time():
-    assert neural_linear_ratio("one arm at a time") >= 8
+    assert neural_linear_ratio("one arm at a time") >= 20
 
 
 @pytest.mark.parametrize("plain", NAIVE_NEURAL_LINEAR)

@@ -56,9 +56,10 @@ LEARNING: dict[str, Callable[[int], Agent]] = {
         alpha=0.7,
         joined=True,
         rebuild=True,
-        window=4_000,
+        window=3_000,
         discount=0.999,
-        n_batches=4,
+        train_every=100,
+        n_batches=8,
         n_worlds=w,
     ),
 }

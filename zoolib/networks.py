@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -132,6 +133,8 @@ class MLP(nn.Module):
             self.biases.append(
                 _uniform(generators, 1, n_out, bound=1 / math.sqrt(n_in))
             )
+        # For `evaluate`, the same parameters once more: a ParameterList is slow to go through.
+        self._layers = list(zip(self.weights, self.biases, strict=True))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map inputs (m, in) to outputs (m, out), or (W, m, in) to (W, m, out) with worlds."""
@@ -139,6 +142,19 @@ class MLP(nn.Module):
         for weight, bias in hidden:
             x = torch.relu_(_affine(x, weight, bias))
         return _affine(x, *output)
+
+    def evaluate(self, x: NDArray) -> NDArray:
+        """Return what `forward` does, for arrays and without a trace for gradients.
+
+        A decision multiplies small matrices; PyTorch's calls would take longer than their work.
+        """
+        first = x
+        for weight, bias in self._layers:
+            if x is not first:
+                np.maximum(x, 0, out=x)
+            x = x @ weight.data.numpy()
+            x += bias.data.numpy()
+        return x
 
 
 def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

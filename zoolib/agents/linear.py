@@ -86,11 +86,9 @@ class LinearAgent(Agent):
         features = self._features(context)
         if not self.shared:
             return self.posterior.predict_with_width(features)
-        rows, which = self._lookalikes(features)
-        return tuple(
-            np.take_along_axis(of_row, which, axis=-1)
-            for of_row in self.posterior.predict_rows(rows)
-        )
+        rows, spread = self._lookalikes(features)
+        prediction, width = self.posterior.predict_rows(rows)
+        return spread(prediction), spread(width)
 
     def restock(self, arms: NDArray[np.int64]) -> None:
         """Begin again with arms that now hold other products, if each has its own model."""

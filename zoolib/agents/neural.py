@@ -129,13 +129,13 @@ class NeuralAgent(Agent):
     def scores(self, context: Context) -> NDArray:
         """Return upper confidence bounds or sampled rewards, shape (n_arms,) or (W, n_arms)."""
         features = self._check(context).astype(self.dtype, copy=False)
-        rows, which = self._lookalikes(features)
+        rows, spread = self._lookalikes(features)
         scores = self.score_rows(rows)
         if not np.isfinite(scores).all():
             raise FloatingPointError(
                 "scores must be finite, or the learning rate is too high: got NaN or infinity"
             )
-        return np.take_along_axis(scores, which, axis=-1)
+        return spread(scores)
 
     def score_rows(self, x: NDArray) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""

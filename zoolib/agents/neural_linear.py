@@ -142,8 +142,12 @@ class NeuralLinearAgent(NeuralAgent):
 
     def embed(self, x: NDArray) -> NDArray:
         """Map rows (..., n, d) to what the posterior sees, (..., n, d_emb) or with d more columns."""
-        with torch.inference_mode():
-            z = self.network.body(torch.from_numpy(x)).numpy()
+        with np.errstate(over="ignore", invalid="ignore"):  # the result tells
+            z = self.network.body.evaluate(x)
+        if not np.isfinite(z).all():
+            raise FloatingPointError(
+                "embeddings must be finite, or the learning rate is too high: got NaN or infinity"
+            )
         return np.concatenate((z, x), axis=-1) if self.joined else z
 
     def score_rows(self, x: NDArray) -> NDArray:
@@ -176,7 +180,12 @@ class NeuralLinearAgent(NeuralAgent):
             age = np.arange(rows.shape[-2])[::-1]
             self.posterior.rebuild(self.embed(rows), rewards, self.discount**age)
         else:
-            self.posterior.update(played, reward, discount=self.discount)
+            if not np.isfinite(played).all():
+                raise FloatingPointError(
+                    "embeddings must be finite: got NaN or infinity"
+                )
+            z = played.astype(self.posterior.dtype)
+            self.posterior.update(z, reward, discount=self.discount, checked=True)
 
     def _normals(self) -> NDArray:
         """Draw standard normal numbers, shape (d,) or (W, d)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -212,24 +212,27 @@ class Agent:
         """
         self._alike = None  # arms that differed may now be alike
 
-    def _lookalikes(self, features: NDArray) -> tuple[NDArray, NDArray]:
+    def _lookalikes(
+        self, features: NDArray
+    ) -> tuple[NDArray, Callable[[NDArray], NDArray]]:
         """Find arms with equal features, which one model for all arms must score alike.
 
         Returns
         -------
         rows : ndarray, shape (n, d) or (W, n, d)
-            Features, each at least once; n is K where no two arms are alike.
-        which : ndarray of int, shape (K,) or (W, K)
-            The row of each arm.
+            Features, each at least once; all K rows where no two arms are alike.
+        spread : callable
+            Turns what was computed for the rows, (..., n), into what belongs to the arms, (..., K).
         """
         # Arms that were alike for the last visitor are, as a rule, alike for the next: look first.
         if self._alike is not None:
             first, which = self._alike
+            if first.shape == which.shape:
+                return features, lambda of_arm: of_arm
             rows = np.take_along_axis(features, first[..., None], axis=-2)
-            if rows.shape == features.shape or np.array_equal(
-                np.take_along_axis(rows, which[..., None], axis=-2), features
-            ):
-                return rows, which
+            again = np.take_along_axis(rows, which[..., None], axis=-2)
+            if np.array_equal(again, features):
+                return rows, lambda of_row: np.take_along_axis(of_row, which, axis=-1)
         self._alike = _group(features)
         return self._lookalikes(features)
 
@@ -268,8 +271,6 @@ def _group(features: NDArray) -> tuple[NDArray, NDArray]:
     # Worlds with fewer groups repeat an arm, so that all have n.
     first = np.array([np.resize(first, n) for first, _ in found])
     which = np.array([which.ravel() for _, which in found])
-    if n == features.shape[-2]:  # no two alike: leave the rows where they are
-        first = which = np.broadcast_to(np.arange(n), (len(flat), n))
     shape = features.shape[:-2]
     return first.reshape(*shape, -1), which.reshape(*shape, -1)
 
