@@ -97,6 +97,16 @@ class FeatureEngineer:
         self._user = user[0] if single else np.stack(user)
         self._product = product[0] if single else np.stack(product)
         self._worlds = None if single else np.arange(len(worlds))
+        self._persona_of_user, self._by_persona = None, None
+        if not worlds[
+            0
+        ].rich:  # users of one persona look alike: describe each persona once
+            personas_of = [one.persona_of_user for one in worlds]
+            self._persona_of_user = personas_of[0] if single else np.stack(personas_of)
+            every_persona = np.eye(len(worlds[0].personas), len(known))
+            self._by_persona = self._pairings(
+                every_persona, self._product[..., None, :, :]
+            )
         of_user = [*(f"persona={p}" for p in known), *wishes]
         of_product = [*(f"category={c}" for c in categories), *qualities]
         self.names = of_user + of_product
@@ -123,17 +133,27 @@ class FeatureEngineer:
             If an id is not a whole number, or unknown, or there is not one row of users a world.
         """
         users = as_ids("user_id", user_id, self.n_users)
-        if self._worlds is None:
-            user, product = self._user[users], self._product
-        elif users.shape[:1] != self._worlds.shape:
-            raise ValueError(
-                f"user_id must have {len(self._worlds)} rows, one a world: got shape {users.shape}"
-            )
-        else:
+        at, product = (users,), self._product
+        if self._worlds is not None:
+            if users.shape[:1] != self._worlds.shape:
+                raise ValueError(
+                    f"user_id must have {len(self._worlds)} rows, one a world: got shape {users.shape}"
+                )
             inner = [1] * (users.ndim - 1)
-            user = self._user[self._worlds.reshape(-1, *inner), users]
-            product = self._product.reshape(-1, *inner, *self._product.shape[-2:])
-        shape = (*users.shape, product.shape[-2])
+            at = (self._worlds.reshape(-1, *inner), users)
+            product = product.reshape(-1, *inner, *product.shape[-2:])
+        if self._by_persona is None:
+            return self._pairings(self._user[at], product)
+        return self._by_persona[(*at[:-1], self._persona_of_user[at])]
+
+    def _pairings(
+        self, user: NDArray[np.float64], product: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Join rows of users (...) with the products (..., K), and with interactions if wanted."""
+        shape = (
+            *np.broadcast_shapes(user.shape[:-1], product.shape[:-2]),
+            product.shape[-2],
+        )
         user = np.broadcast_to(user[..., None, :], (*shape, user.shape[-1]))
         product = np.broadcast_to(product, (*shape, product.shape[-1]))
         parts = [user, product]
