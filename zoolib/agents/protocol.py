@@ -229,10 +229,10 @@ class Agent:
             first, which = self._alike
             if first.shape == which.shape:
                 return features, lambda of_arm: of_arm
-            rows = np.take_along_axis(features, first[..., None], axis=-2)
-            again = np.take_along_axis(rows, which[..., None], axis=-2)
-            if np.array_equal(again, features):
-                return rows, lambda of_row: np.take_along_axis(of_row, which, axis=-1)
+            worlds = tuple(world[:, None] for world in self._worlds)
+            rows, of_arm = features[(*worlds, first)], (*worlds, which)
+            if np.array_equal(rows[of_arm], features):
+                return rows, lambda of_row: of_row[of_arm]
         self._alike = _group(features)
         return self._lookalikes(features)
 
