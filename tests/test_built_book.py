@@ -311,7 +311,13 @@ def test_ctrl_c_ends_the_build_and_its_kernels(tmp_path):
     pages = {name: logging_page(name, endless.format(name)) for name in names}
     lay_out(tmp_path, "A page.", **pages)
     files = [tmp_path / f"{name}.pid" for name in names]
-    with subprocess.Popen(BUILD, cwd=tmp_path, stderr=subprocess.PIPE) as process:
+    # A test run in the background of a shell ignores Ctrl-C, and its children would, too.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        building = subprocess.Popen(BUILD, cwd=tmp_path, stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with building as process:
         while not all(file.exists() and file.read_text() for file in files):
             assert process.poll() is None
             time.sleep(0.1)
