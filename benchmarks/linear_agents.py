@@ -18,7 +18,6 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from benchmarks.timing import median_ratio
 from zoolib import (
@@ -30,12 +29,12 @@ from zoolib import (
     run_experiment,
     true_ctr_matrix,
 )
+from zoolib._threads import one_thread
 
 K, D = 50, 9
 # Every thousand updates the posterior measures its drift: no fewer steps would be the whole price.
 STEPS = 1000
 PEER_STEPS = 200  # a peer's step costs the same at any time
-one_thread = threadpool_limits.wrap(limits=1)
 
 
 class Player(Protocol):
@@ -143,7 +142,7 @@ def play(
         agent.update(context, arm, reward[arm])
 
 
-@one_thread
+@one_thread()
 def ratio_to_naive(repeats: int = 5) -> float:
     """Seconds a step of one inverse for each arm and decision, over ours."""
     contexts, rewards = visits(STEPS)
@@ -154,7 +153,7 @@ def ratio_to_naive(repeats: int = 5) -> float:
     )
 
 
-@one_thread
+@one_thread()
 def difference_from_naive(n_steps: int = 300) -> float:
     """Return the largest difference of a score, both having seen what we showed."""
     ours, naive = LinUCBAgent(K, D), NaiveLinUCB(K, D)
@@ -168,7 +167,7 @@ def difference_from_naive(n_steps: int = 300) -> float:
     return largest
 
 
-@one_thread
+@one_thread()
 def other_choices(
     other: Player, contexts: Sequence[Context], rewards: Sequence[list[float]]
 ) -> tuple[int, int]:
@@ -186,7 +185,7 @@ def other_choices(
     return clear, different
 
 
-@one_thread
+@one_thread()
 def ratio_to_peers(
     peers: Sequence[str] = tuple(PEERS), repeats: int = 9
 ) -> dict[str, float | None]:
@@ -207,7 +206,7 @@ def ratio_to_peers(
     }
 
 
-@one_thread
+@one_thread()
 def share_of_bandwidth(
     cold: bool = False, from_memory: bool = True, repeats: int = 5
 ) -> float:
@@ -245,7 +244,7 @@ def share_of_bandwidth(
     return median_ratio(read, decide_and_learn, repeats)
 
 
-@one_thread
+@one_thread()
 def lockstep_ratio(n_worlds: int = 20, n_steps: int = STEPS, repeats: int = 5) -> float:
     """World-steps a second of worlds in lockstep over those of a single world."""
     together = LinUCBAgent(K, D, alpha=1.0, n_worlds=n_worlds)
@@ -259,7 +258,7 @@ def lockstep_ratio(n_worlds: int = 20, n_steps: int = STEPS, repeats: int = 5) -
     )
 
 
-@one_thread
+@one_thread()
 def inverse_ratios(
     sizes: Sequence[int] = (9, 32, 128), repeats: int = 5
 ) -> dict[int, float]:

@@ -180,10 +180,6 @@ class NeuralLinearAgent(NeuralAgent):
             age = np.arange(rows.shape[-2])[::-1]
             self.posterior.rebuild(self.embed(rows), rewards, self.discount**age)
         else:
-            if not np.isfinite(played).all():
-                raise FloatingPointError(
-                    "embeddings must be finite: got NaN or infinity"
-                )
             z = played.astype(self.posterior.dtype)
             self.posterior.update(z, reward, discount=self.discount, checked=True)
 
