@@ -402,7 +402,7 @@ def test_the_first_updates_are_checked_soonest():
     )
     for _ in range(3 * MOST_UPDATES_UNCHECKED):
         posterior.update(np.zeros(3), 0.0)
-    assert checked == [*(2**k for k in range(11)), 2024]
+    assert checked == [*(4**k for k in range(6)), 2024]
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.99])

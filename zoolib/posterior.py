@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from zoolib._checks import as_finite, as_positive, as_rate, as_size
 
-# Where the drift of A⁻¹ may grow to before it is computed afresh. It is measured after 1, 2, 4, … updates,
+# Where the drift of A⁻¹ may grow to before it is computed afresh. It is measured after 1, 4, 16, … updates,
 # since the first ones change A⁻¹ most, and later every thousand.
 TOLERANCE = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-3}
 MOST_UPDATES_UNCHECKED = 1000
@@ -77,6 +77,8 @@ class RidgePosterior:
         if self.dtype not in TOLERANCE:
             raise TypeError(f"dtype must be float64 or float32: got {self.dtype}")
         d = self.n_features
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=d)
+        self._signs = signs.astype(self.dtype)
         # What is kept is (A | b) divided by a factor, and (A⁻¹ | θ) with A⁻¹ multiplied by it: to forget
         # is then to change one number a posterior.
         self._factor = np.empty(self.shape, self.dtype)
@@ -140,7 +142,8 @@ class RidgePosterior:
         """Return what `predict` and `width` do, for little more than the price of one."""
         # One product gives both: xᵀ (A⁻¹ | θ) = (xᵀA⁻¹ | xᵀθ).
         product = np.vecmat(x, self._solution)
-        squared = np.vecdot(product[..., :-1], x) / self._factor
+        squared = np.vecdot(product[..., :-1], x)
+        squared /= self._factor
         return product[..., -1], np.sqrt(squared)
 
     def predict_rows(self, x: ArrayLike) -> tuple[NDArray, NDArray]:
@@ -295,15 +298,15 @@ class RidgePosterior:
 
         The vector v has random signs, always the same, so that no error hides from it for long.
         """
-        v = np.random.default_rng(0).choice([-1.0, 1.0], size=self.n_features)
         back = np.matvec(
-            self._settled()[..., :-1], self._solution[..., :-1] @ v.astype(self.dtype)
+            self._settled()[..., :-1], self._solution[..., :-1] @ self._signs
         )
-        return np.abs(back - v).max(axis=-1)
+        return np.abs(back - self._signs).max(axis=-1)
 
     def check(self) -> None:
         """Measure the drift, and solve afresh where rounding has let it grow too far."""
-        self._next_check = self._updates + min(self._updates, MOST_UPDATES_UNCHECKED)
+        wait = min(3 * self._updates, MOST_UPDATES_UNCHECKED)
+        self._next_check = self._updates + wait
         drifted = ~(self.drift() <= TOLERANCE[self.dtype])
         if drifted.any():
             self._refresh(np.nonzero(drifted) if self.shape else ())

@@ -164,8 +164,10 @@ class LinUCBAgent(LinearAgent):
 
     def scores(self, context: Context) -> NDArray:
         """Return the upper confidence bounds, shape (n_arms,) or (W, n_arms)."""
-        prediction, width = self._predict(context)
-        return prediction + self.alpha * width
+        prediction, bound = self._predict(context)
+        bound *= self.alpha
+        bound += prediction
+        return bound
 
 
 class EpsilonGreedyAgent(LinearAgent):
