@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "_ext"))
 
 from fresh_execution import cache_folder  # noqa: E402  (the extensions are no package)
-from parallel_execution import AT_ONCE, ONE_THREAD  # noqa: E402
+from parallel_execution import AT_ONCE, ONE_THREAD, longest_first  # noqa: E402
 
 TIMEOUT_S = 900
 
@@ -105,7 +105,7 @@ def main() -> int:
     """Check every chapter; return 0 if all hold."""
     pages = chapters()
     assert pages, "no chapter found: nothing would be checked"
-    return check_all([with_outputs(page) for page in pages])
+    return check_all([with_outputs(page) for page in longest_first(pages)])
 
 
 if __name__ == "__main__":
