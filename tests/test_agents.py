@@ -13,7 +13,9 @@ from zoolib.agents import (
     Context,
     EpsilonGreedyAgent,
     LinearAgent,
+    LinTSAgent,
     LinUCBAgent,
+    NeuralLinearAgent,
     OracleAgent,
     RandomAgent,
     RevealedContext,
@@ -838,3 +840,198 @@ def test_a_revealed_truth_must_fit_the_arms_and_be_finite(truth):
 def test_predictions_must_be_numbers():
     with pytest.raises(TypeError, match="predictions must hold real numbers"):
         StaticAgent([["a", "b"]])
+
+
+@pytest.mark.parametrize("counts", [[1] * 1100, [7, 1024, 1, 3000, 2], [1500, 1500]])
+def test_normal_numbers_are_the_quantiles_of_consecutive_throws(counts):
+    dice, single = Dice([4, 5], 2), Dice(5, None)
+    drawn = [dice.normals(n) for n in counts]
+    assert [part.shape for part in drawn] == [(2, n) for n in counts]
+    n = sum(counts)
+    uniform = np.array([stream(seed, "agent").random(n + 1) for seed in (4, 5)])
+    expected = stats.norm.ppf(uniform[:, :n])
+    assert np.allclose(np.concatenate(drawn, axis=1), expected, rtol=1e-9, atol=1e-12)
+    # Throws go on where normal numbers end.
+    assert (dice.throw() == uniform[:, n]).all()
+    alone = [single.normals(n) for n in counts]
+    assert [part.shape for part in alone] == [(n,) for n in counts]
+    assert (np.concatenate(alone) == np.concatenate(drawn, axis=1)[1]).all()
+
+
+def test_normal_numbers_are_normal():
+    numbers = np.concatenate([Dice(seed, None).normals(5000) for seed in range(4)])
+    assert stats.kstest(numbers, "norm").pvalue > 0.001
+    assert abs(np.corrcoef(numbers[:-1], numbers[1:])[0, 1]) < 4 / np.sqrt(20_000)
+
+
+def test_normal_numbers_drawn_may_be_changed():
+    dice, undisturbed = Dice(0, None), Dice(0, None)
+    dice.normals(3)[:] = 0
+    undisturbed.normals(3)
+    assert (dice.normals(3) == undisturbed.normals(3)).all()
+
+
+def frequencies(agent, context, n=4000):
+    """How often each arm is selected, shape (n_arms,) or (W, n_arms)."""
+    arms = np.array([agent.select(context) for _ in range(n)])
+    return (arms[..., None] == np.arange(agent.n_arms)).mean(axis=0)
+
+
+def agree(frequency, probability, n=4000):
+    """Within four and a half standard errors, and exact where nothing is left to chance."""
+    error = np.sqrt(probability * (1 - probability) / n)
+    return (abs(frequency - probability) <= 4.5 * error + 1e-12).all()
+
+
+TIES = [[0.1, 0.5, 0.5, 0.2], [0.3, 0.3, 0.3, 0.3], [0.9, 0.1, 0.2, 0.3]]
+ONE_IN_TIES = np.array([[0, 0.5, 0.5, 0], [0.25] * 4, [1, 0, 0, 0]])
+SOME = np.array([[1, 1, 0, 1], [0, 1, 1, 1], [0, 0, 1, 1]], bool)
+ONE_IN_SOME = np.array([[0, 1, 0, 0], [0, 1 / 3, 1 / 3, 1 / 3], [0, 0, 0, 1.0]])
+
+
+def tied_oracle(n_worlds):
+    return OracleAgent(4, n_worlds)
+
+
+def tied_table(n_worlds):
+    return StaticAgent(np.array(TIES)[:, None] if n_worlds else TIES)
+
+
+def tied_linucb(n_worlds):
+    """The untried arms' bounds are equal; arm 0 of the last world is known to pay."""
+    agent = LinUCBAgent(4, 1, n_worlds=n_worlds, shared=False)
+    agent.posterior.reset((), np.array(TIES)[..., None] if n_worlds else None)
+    return agent
+
+
+def visit_of_ties(n_worlds, w=0):
+    features = np.ones((3, 4, 1))
+    if n_worlds:
+        return RevealedContext([0, 0, 0], features, TIES)
+    return RevealedContext(w, features[w], TIES[w])
+
+
+@pytest.mark.parametrize("make", [tied_oracle, tied_table, tied_linucb])
+def test_propensities_divide_a_choice_among_the_best(make):
+    agent, context = make(3), visit_of_ties(3)
+    assert np.allclose(agent.propensities(context), ONE_IN_TIES, rtol=1e-15)
+    assert agree(frequencies(agent, context), ONE_IN_TIES)
+    allowed = agent.propensities(context, SOME)
+    assert np.allclose(allowed, ONE_IN_SOME, rtol=1e-15)
+    assert np.allclose(agent.propensities(context, SOME.tolist()), ONE_IN_SOME)
+    assert allowed.dtype == np.float64
+
+
+@pytest.mark.parametrize("make", [tied_oracle, tied_table])
+def test_propensities_of_one_world_have_no_worlds_axis(make):
+    for w in range(3):
+        agent, context = make(None), visit_of_ties(None, w)
+        assert np.allclose(agent.propensities(context), ONE_IN_TIES[w])
+        assert np.allclose(agent.propensities(context, SOME[w]), ONE_IN_SOME[w])
+
+
+@pytest.mark.parametrize("n_worlds", [None, 3])
+def test_chance_has_equal_propensities(n_worlds):
+    agent, worlds = RandomAgent(4, n_worlds, seed=3), (n_worlds or 0,)[: bool(n_worlds)]
+    context = bare(*worlds, 4)
+    assert (agent.propensities(context) == np.full((*worlds, 4), 0.25)).all()
+    assert agree(frequencies(agent, context), agent.propensities(context))
+    some = SOME if worlds else SOME[0]
+    shares = some / some.sum(axis=-1, keepdims=True)
+    assert np.allclose(agent.propensities(context, some), shares)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("n_worlds", [None, 3])
+def test_propensities_of_epsilon_greedy_are_a_mixture(n_worlds, epsilon):
+    worlds = (n_worlds,) if n_worlds else ()
+    agent = EpsilonGreedyAgent(4, 1, epsilon, n_worlds=n_worlds, seed=2)
+    agent.posterior.reset((), np.array(TIES)[..., None][slice(3) if worlds else 0])
+    context = Context(np.zeros(worlds, int), np.ones((*worlds, 4, 1)))
+    best = ONE_IN_TIES if worlds else ONE_IN_TIES[0]
+    expected = (1 - epsilon) * best + epsilon / 4
+    assert np.allclose(agent.propensities(context), expected)
+    assert agree(frequencies(agent, context), expected)
+    some, best = (SOME, ONE_IN_SOME) if worlds else (SOME[0], ONE_IN_SOME[0])
+    uniform = some / some.sum(axis=-1, keepdims=True)
+    masked = agent.propensities(context, some)
+    assert np.allclose(masked, (1 - epsilon) * best + epsilon * uniform)
+    assert (masked[~some] == 0).all()
+
+
+def test_propensities_that_are_exact_use_up_no_luck():
+    agent, undisturbed = (EpsilonGreedyAgent(4, 1, 0.5, seed=2) for _ in range(2))
+    context = Context(0, np.ones((4, 1)))
+    for _ in range(50):
+        agent.propensities(context)
+        assert agent.select(context) == undisturbed.select(context)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_propensities_share_between_scores_closer_than_rounding(dtype):
+    near = {np.float32: 0.5 + 5e-6, np.float64: 0.5 + 5e-11}[dtype]
+    agent = StaticAgent(np.array([[0.5, near, 0.4]], dtype))
+    assert agent.propensities(bare(3)).tolist() == [0.5, 0.5, 0]
+    # What is not allowed is not what others are compared with.
+    agent = StaticAgent(np.array([[0.5, 9e9, 0.4]], dtype))
+    assert agent.propensities(bare(3), [True, False, True]).tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+def test_propensities_of_a_neural_thompson_agent_are_estimated(n_worlds):
+    worlds = (n_worlds,) if n_worlds else ()
+    options = {"embedding_dim": 4, "hidden": (5,), "n_worlds": n_worlds, "seed": 1}
+    agent = NeuralLinearAgent(4, 3, 0.5, policy="thompson", **options)
+    context = Context(np.zeros(worlds, int), normal(0, *worlds, 4, 3))
+    for _ in range(5):
+        arm = agent.select(context)
+        agent.update(context, arm, np.ones(worlds) if worlds else 1.0)
+    estimates = np.array([agent.propensities(context) for _ in range(10)])
+    assert np.allclose(estimates.sum(axis=-1), 1)
+    assert np.allclose(estimates * 100, (estimates * 100).round())
+    # A thousand draws on either side.
+    mean, often = estimates.mean(axis=0), frequencies(agent, context, 1000)
+    error = np.sqrt((mean * (1 - mean) + often * (1 - often)) / 1000)
+    assert (abs(mean - often) <= 4.5 * error).all()
+    assert (mean.max(axis=-1) < 1).all()
+    allowed = np.broadcast_to([True, False, True, False], (*worlds, 4))
+    masked = agent.propensities(context, allowed)
+    assert (masked[~allowed] == 0).all()
+    assert np.allclose(masked.sum(axis=-1), 1)
+    sure = NeuralLinearAgent(4, 3, 0.5, **options)
+    assert sure.n_draws == 1
+    assert set(sure.propensities(context).ravel()) == {0.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [
+        np.zeros(4, bool),
+        np.ones(3, bool),
+        np.ones((1, 4), bool),
+        True,
+        [[True, False, True]],
+    ],
+)
+@pytest.mark.parametrize("kind", [RandomAgent, EpsilonGreedyAgent, LinTSAgent])
+def test_a_choice_among_no_arms_is_refused_before_luck_is_used(kind, allowed):
+    size = (4,) if kind is RandomAgent else (4, 1)
+    agent, undisturbed = kind(*size), kind(*size)
+    context = Context(0, np.ones((4, 1)))
+    with pytest.raises(ValueError, match=r"allowed must leave an arm.*\(4,\)"):
+        agent.propensities(context, allowed)
+    for _ in range(10):
+        assert agent.select(context) == undisturbed.select(context)
+
+
+def test_no_world_may_be_left_without_an_arm():
+    agent, allowed = RandomAgent(4, 2), [[True] * 4, [False] * 4]
+    with pytest.raises(ValueError, match=r"allowed must leave an arm.*\(2, 4\)"):
+        agent.propensities(bare(2, 4), allowed)
+    with pytest.raises(TypeError, match=r"allowed must hold booleans.*int64"):
+        agent.propensities(bare(2, 4), [[0, 1, 2, 3]] * 2)
+
+
+def test_propensities_need_the_context_of_the_agent():
+    with pytest.raises(ValueError, match=r"context\.features.*\(4, 'd'\).*\(3, 1\)"):
+        RandomAgent(4).propensities(bare(3))

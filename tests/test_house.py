@@ -16,12 +16,15 @@ from tests.notebooks import ROOT, chapters
 FLOORS = [
     {"_checks", "_files", "_notebook", "_progress", "_random", "_threads"},
     {"estimates", "simulator"},
-    {"features", "networks", "posterior", "replay"},
-    {"recommender", "agents.protocol"},
+    {"features", "monitoring", "networks", "posterior", "replay"},
+    {"agents.protocol", "offpolicy", "recommender", "retrieval"},
     {"agents.neural"},
     {
         "agents",
         "agents.baselines",
+        "agents.ensembles",
+        "agents.guards",
+        "agents.hybrid",
         "agents.linear",
         "agents.neural_linear",
         "agents.neural_ucb",
@@ -29,7 +32,11 @@ FLOORS = [
     {"experiment", "plots", "book"},
     {"evaluation"},
     {"gauntlet"},
-    {"__main__"},
+    {"service.context", "service.health", "service.settings", "service.store"},
+    {"service.model", "service.rollout", "service.watching"},
+    {"service.recovery", "service.training"},
+    {"service.loop"},
+    {"__main__", "service"},
 ]
 MODULES = sorted(
     ".".join(path.relative_to(ROOT / "zoolib").with_suffix("").parts).removesuffix(

@@ -161,3 +161,55 @@ def test_evaluation_follows_every_change_of_the_weights():
     assert mlp.double().evaluate(x.astype(float)).dtype == np.float64
     mlp.evaluate(x.astype(float))[:] = 0  # no view of the weights gets out
     assert not np.allclose(mlp.evaluate(x.astype(float)), 0)
+
+
+@pytest.mark.parametrize("seed", [4, [4, 7]], ids=["one world", "two worlds"])
+def test_masks_multiply_the_hidden_units_of_each_row(seed):
+    mlp = MLP((3, 5, 4, 2), seeded(seed))
+    worlds = () if seed == 4 else (2,)
+    source = torch.Generator().manual_seed(0)
+    x = torch.randn(*worlds, 6, 3, generator=source)
+    first = torch.rand(*worlds, 6, 5, generator=source).round()
+    second = torch.rand(*worlds, 6, 4, generator=source)
+    (w1, w2, w3), (b1, b2, b3) = mlp.weights, mlp.biases
+    hidden = (x @ w1 + b1).clamp(min=0) * first
+    expected = ((hidden @ w2 + b2).clamp(min=0) * second) @ w3 + b3
+    masked = mlp(x, [first, second])
+    assert torch.allclose(masked, expected, atol=1e-6)
+    assert not torch.allclose(masked, mlp(x), atol=1e-3)
+    ones = [torch.ones_like(first), torch.ones_like(second)]
+    assert torch.allclose(mlp(x, ones), mlp(x))
+
+
+@pytest.mark.parametrize("seed", [4, [4, 7]], ids=["one world", "two worlds"])
+@pytest.mark.parametrize("sizes", [(3, 5, 4, 2), (3, 5, 1)], ids=str)
+def test_subnetworks_evaluated_together_are_those_evaluated_one_by_one(sizes, seed):
+    mlp, worlds = MLP(sizes, seeded(seed)), () if seed == 4 else (2,)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(*worlds, 6, 3)).astype(np.float32)
+    masks = [
+        rng.integers(3, size=(*worlds, 7, units)).astype(np.float32)
+        for units in sizes[1:-1]
+    ]
+    before = x.copy()
+    together = mlp.evaluate_masked(x, masks)
+    assert together.shape == (*worlds, 7, 6, sizes[-1])
+    assert together.dtype == np.float32
+    for t in range(7):
+        rows = [torch.from_numpy(mask[..., t : t + 1, :]) for mask in masks]
+        alone = mlp(torch.from_numpy(x), rows).detach().numpy()
+        assert np.allclose(together[..., t, :, :], alone, atol=1e-5)
+    assert (x == before).all()
+    with pytest.raises(ValueError, match="zip"):
+        mlp.evaluate_masked(x, [*masks, masks[-1]])
+
+
+def test_evaluation_of_some_of_the_networks():
+    mlp = MLP((3, 5, 2), seeded([4, 7, 5]))
+    x = np.random.default_rng(0).normal(size=(2, 6, 3)).astype(np.float32)
+    some = mlp.evaluate(x, np.array([2, 0]))
+    for place, seed in enumerate((5, 4)):
+        alone = MLP((3, 5, 2), seeded(seed)).evaluate(x[place])
+        assert np.allclose(some[place], alone, atol=1e-6)
+    one = mlp.evaluate(x[0], np.int64(1))
+    assert np.allclose(one, MLP((3, 5, 2), seeded(7)).evaluate(x[0]), atol=1e-6)

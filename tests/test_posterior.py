@@ -676,3 +676,338 @@ def test_a_rebuild_from_rows_too_large_changes_nothing():
     with pytest.raises(np.linalg.LinAlgError):
         posterior.rebuild(x, np.ones((2, 4)))
     assert same(before, state_of(posterior))
+
+
+SELECTIONS = [
+    ((), ()),
+    ((4,), ()),
+    ((4,), (2,)),
+    ((4,), ([3, 1],)),
+    ((4,), (slice(1, 3),)),
+    ((2, 3), ()),
+    ((2, 3), (1,)),
+    ((2, 3), (0, 2)),
+    ((2, 3), (slice(None), slice(1, None))),
+    ((2, 3), (slice(None), [2, 0])),
+    ((2, 3), (slice(None), [1])),
+    ((2, 3), ([[0], [1]], [[0, 2], [1, 0]])),
+]
+
+
+def as_index(at):
+    return tuple(np.array(i) if isinstance(i, list) else i for i in at)
+
+
+@pytest.mark.parametrize(("shape", "at"), SELECTIONS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_learning_begins_at_an_informed_prior(shape, at, dtype):
+    posterior = learned(shape, dtype=dtype)
+    posterior.decay(0.5)
+    posterior.update(np.ones((*shape, 3)), np.ones(shape))  # a row waits
+    A, b = posterior.A.astype(float), posterior.b.astype(float)
+    at = as_index(at)
+    mean = normal(11, *b[at].shape)
+    posterior.reset(at, mean, ridge=4.0)
+    A[at], b[at] = 4.0 * np.eye(3), 4.0 * mean
+    prior = np.full(shape, 0.5 * RIDGE)
+    prior[at] = 4.0
+    near = 1e-9 if dtype == np.float64 else 1e-3
+    for step in range(3):
+        if dtype == np.float64:
+            assert_solves(posterior, A, b)
+        else:
+            solved = np.linalg.solve(A, b[..., None])[..., 0]
+            assert np.allclose(posterior.mean, solved, rtol=near, atol=near)
+        assert np.allclose(posterior.prior, prior)
+        assert posterior.mean.dtype == dtype
+        x, reward = normal(step, *shape, 3), normal(step + 50, *shape)
+        posterior.update(x, reward)
+        A += x[..., :, None] * x[..., None, :]
+        b += reward[..., None] * x
+
+
+@pytest.mark.parametrize(("shape", "at"), SELECTIONS)
+def test_priors_are_kept_by_resets_and_rebuilds(shape, at):
+    at = as_index(at)
+    posterior = RidgePosterior(3, RIDGE, shape)
+    ridges, means = np.full(shape, RIDGE), np.zeros((*shape, 3))
+    ridges[at], means[at] = 0.7, normal(5, *means[at].shape)
+    posterior.reset(at, means[at], 0.7)
+    x, reward = normal(0, *shape, 30, 3), normal(1, *shape, 30)
+    eye = ridges[..., None, None] * np.eye(3)
+    b = ridges[..., None] * means
+    for _ in range(2):
+        assert_solves(posterior, eye, b)
+        posterior.rebuild(x, reward)
+        assert_solves(posterior, eye + x.mT @ x, b + np.vecmat(reward, x))
+        assert (posterior.prior == ridges).all()
+        posterior.decay(0.3)
+        posterior.reset()
+    posterior.rebuild(x, reward)
+    posterior.reset(at)
+    assert np.array_equal(posterior.mean[at], means[at])
+    # One of the two may be changed alone.
+    posterior.reset(at, ridge=5.0)
+    assert np.array_equal(posterior.mean[at], means[at])
+    assert (posterior.prior[at] == 5).all()
+    posterior.reset(at, mean=np.ones(3))
+    assert (posterior.mean[at] == 1).all()
+    assert (posterior.prior[at] == 5).all()
+
+
+@pytest.mark.parametrize("way", ["update", "decay"])
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_where_nothing_is_learnt_forgetting_leads_back_to_the_priors_mean(shape, way):
+    posterior = RidgePosterior(2, RIDGE, shape)
+    mean = normal(8, *shape, 2)
+    posterior.reset((), mean, ridge=0.5)
+    A, b = np.zeros((*shape, 2, 2)), np.zeros((*shape, 2))
+    x = np.broadcast_to([1.0, 0.0], (*shape, 2))
+    raised = False
+    for step in range(60):
+        reward = normal(step, *shape)
+        A, b = 0.6 * A, 0.6 * b
+        if way == "decay":
+            posterior.decay(0.6)
+            posterior.update(x, reward)
+        else:
+            posterior.update(x, reward, discount=0.6)
+        A += x[..., :, None] * x[..., None, :]
+        b += reward[..., None] * x
+        prior = posterior.prior
+        raised |= bool((prior > 0.5 * 0.6 ** (step + 1) * 1.01).all())
+        assert (prior >= LEAST_PRIOR * 0.5 * (1 - 1e-9)).all()
+        whole = prior[..., None, None] * np.eye(2)
+        assert_solves(posterior, A + whole, b + prior[..., None] * mean)
+        assert np.allclose(posterior.mean[..., 1], mean[..., 1])
+    assert raised
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"mean": [1.0, 2.0]}, ValueError, ["mean", "(2, 3)", "(2,)"]),
+        ({"mean": 1.0}, ValueError, ["mean", "()"]),
+        ({"mean": np.ones((1, 3))}, ValueError, ["mean", "(2, 3)", "(1, 3)"]),
+        ({"mean": np.ones((4, 3))}, ValueError, ["mean", "(4, 3)"]),
+        ({"mean": np.ones((1, 2, 3))}, ValueError, ["mean", "(1, 2, 3)"]),
+        ({"mean": [NAN, 0.0, 0.0]}, ValueError, ["mean", "finite"]),
+        ({"mean": [INF, 0.0, 0.0]}, ValueError, ["mean", "finite"]),
+        ({"ridge": 0.0}, ValueError, ["ridge"]),
+        ({"ridge": -1.0}, ValueError, ["ridge"]),
+        ({"ridge": NAN}, ValueError, ["ridge"]),
+        ({"ridge": "1"}, TypeError, ["ridge"]),
+        ({"mean": [1.0, 2.0, 3.0], "ridge": INF}, ValueError, ["ridge"]),
+        ({"mean": [NAN, 2.0, 3.0], "ridge": 2.0}, ValueError, ["mean"]),
+        ({"at": (4,), "mean": [1.0, 2.0, 3.0]}, IndexError, ["4"]),
+        ({"at": (4,), "ridge": 2.0}, IndexError, ["4"]),
+        ({"at": (4,)}, IndexError, ["4"]),
+    ],
+)
+def test_a_refused_reset_forgets_nothing(arguments, error, words):
+    posterior = learned((4,))
+    before = state_of(posterior)
+    with pytest.raises(error) as refusal:
+        posterior.reset(**({"at": ([0, 2],)} | arguments))
+    assert all(word in str(refusal.value) for word in words), str(refusal.value)
+    assert same(before, state_of(posterior))
+    posterior.reset()
+    assert same(state_of(posterior), state_of(RidgePosterior(3, RIDGE, (4,))))
+
+
+class Ledger:
+    """What a posterior must hold, kept as plain sums: of rows, of priors, of their means."""
+
+    def __init__(self, shape):
+        self.rows, self.sums = np.zeros((*shape, 3, 3)), np.zeros((*shape, 3))
+        self.mean = np.zeros((*shape, 3))
+
+    def learn(self, at, x, reward, weight=1.0, discount=1.0):
+        self.rows[at] *= discount
+        self.sums[at] *= discount
+        weight = np.asarray(weight)[..., None]
+        self.rows[at] += (weight * x)[..., :, None] * x[..., None, :]
+        self.sums[at] += weight * np.asarray(reward)[..., None] * x
+
+    def extend(self, axis, n):
+        def longer(sums):
+            more = [(0, n if place == axis else 0) for place in range(sums.ndim)]
+            return np.pad(sums, more)
+
+        self.rows, self.sums = longer(self.rows), longer(self.sums)
+        self.mean = longer(self.mean)
+
+    def keep(self, axis, places):
+        self.rows, self.sums = (
+            self.rows.take(places, axis),
+            self.sums.take(places, axis),
+        )
+        self.mean = self.mean.take(places, axis)
+
+    def check(self, posterior):
+        prior = posterior.prior[..., None]
+        A = self.rows + prior[..., None] * np.eye(3)
+        assert_solves(posterior, A, self.sums + prior * self.mean, tolerance=1e-7)
+
+
+@pytest.mark.parametrize("shape", [(3,), (1,), (2, 3), (3, 1), (2, 2, 2)])
+@pytest.mark.parametrize("seed", range(4))
+def test_posteriors_come_and_go_in_any_order_of_operations(shape, seed):
+    rng = np.random.default_rng(seed)
+    posterior, ledger = RidgePosterior(3, RIDGE, shape), Ledger(shape)
+    axis = len(shape) - 1
+    for step in range(120):
+        n = posterior.shape[-1]
+        now, every = posterior.shape, slice(None)
+        what = rng.choice(["learn", "one", "extend", "drop", "inform", "decay"])
+        if what in ("learn", "one"):
+            at = () if what == "learn" else tuple(int(rng.integers(m)) for m in now)
+            x = rng.normal(size=ledger.sums[at].shape)
+            reward = rng.normal(size=x.shape[:-1])
+            discount = rng.choice([1.0, 0.7])
+            posterior.update(x, reward, at, discount=discount)
+            ledger.learn(at, x, reward, discount=discount)
+        elif what == "extend" and n < 6:
+            more = int(rng.integers(1, 4))
+            posterior.extend(more)
+            ledger.extend(axis, more)
+            fresh = (*[every] * axis, slice(n, None))
+            assert (posterior.prior[fresh] == RIDGE).all()
+            assert not posterior.mean[fresh].any()
+        elif what == "drop" and n > 1:
+            which = rng.permutation(n)[: rng.integers(1, n)]
+            stay = [i for i in range(n) if i not in which]
+            before = state_of(posterior)
+            posterior.drop(np.append(which, which[0]))  # twice is once
+            ledger.keep(axis, stay)
+            for old, new in zip(before, state_of(posterior), strict=True):
+                assert np.array_equal(old.take(stay, axis), new)
+        elif what == "inform":
+            place = int(rng.integers(n))
+            at = (*[every] * axis, place)
+            mean = rng.normal(size=ledger.mean[at].shape)
+            posterior.reset(at, mean, ridge=rng.choice([0.5, 4.0]))
+            ledger.rows[at] = ledger.sums[at] = 0
+            ledger.mean[at] = mean
+        elif what == "decay":
+            posterior.decay(0.8)
+            ledger.rows *= 0.8
+            ledger.sums *= 0.8
+        assert posterior.shape == ledger.sums.shape[:-1]
+        if step % 3 == 0:  # else rows wait
+            ledger.check(posterior)
+    ledger.check(posterior)
+
+
+def test_new_posteriors_have_the_ridge_of_the_whole_and_no_others_prior():
+    posterior = RidgePosterior(3, RIDGE, (2,), np.float32)
+    posterior.reset((), np.ones(3), ridge=9.0)
+    posterior.extend(2)
+    assert posterior.shape == (4,)
+    assert np.allclose(posterior.prior, [9, 9, RIDGE, RIDGE])
+    assert posterior.mean.tolist() == [[1] * 3] * 2 + [[0] * 3] * 2
+    assert posterior.mean.dtype == np.float32
+    posterior.drop(0)
+    posterior.reset()
+    assert np.allclose(posterior.prior, [9, RIDGE, RIDGE])
+    assert posterior.mean.tolist() == [[1] * 3] + [[0] * 3] * 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "way", "argument", "error", "words"),
+    [
+        ((2,), "extend", 0, ValueError, ["n must be at least 1", "0"]),
+        ((2,), "extend", 1.0, TypeError, ["n must be a whole number", "1.0"]),
+        ((), "extend", 1, ValueError, ["shape", "leading axis", "()"]),
+        ((2,), "drop", [0, 1], ValueError, ["which", "2 posteriors", "[0 1]"]),
+        ((2,), "drop", [2], ValueError, ["which", "0 … 1", "2"]),
+        ((2,), "drop", [-1], ValueError, ["which", "-1"]),
+        ((2,), "drop", [0.0], TypeError, ["which", "float64"]),
+        ((2, 3), "drop", [3], ValueError, ["which", "0 … 2", "3"]),
+        ((2, 3), "drop", [0, 1, 2], ValueError, ["which", "3 posteriors"]),
+        ((), "drop", [0], ValueError, ["shape", "leading axis", "()"]),
+    ],
+)
+def test_posteriors_that_cannot_come_or_go_do_not(shape, way, argument, error, words):
+    posterior = learned(shape)
+    before = state_of(posterior)
+    with pytest.raises(error) as refusal:
+        getattr(posterior, way)(argument)
+    assert all(word in str(refusal.value) for word in words), str(refusal.value)
+    assert same(before, state_of(posterior))
+    assert posterior.shape == shape
+
+
+@pytest.mark.parametrize(("shape", "at"), SELECTIONS)
+@pytest.mark.parametrize("discount", [1.0, 0.9])
+def test_each_row_of_an_update_counts_by_its_own_weight(shape, at, discount):
+    posterior, ledger = RidgePosterior(3, RIDGE, shape), Ledger(shape)
+    at, rng = as_index(at), np.random.default_rng(3)
+    taken = []
+    for step in range(40):
+        x = rng.normal(size=ledger.sums[at].shape)
+        reward = rng.normal(size=x.shape[:-1])
+        weight = rng.uniform(0, 2, size=reward.shape)
+        posterior.update(x, reward, at, weight, discount)
+        ledger.learn(at, x, reward, weight, discount)
+        if discount == 1 and step % 3 == 0:
+            taken.append((x, reward, weight))
+    ledger.check(posterior)
+    for x, reward, weight in taken:  # negative weights take out what counted as much
+        posterior.update(x, reward, at, -weight)
+        ledger.learn(at, x, reward, -weight)
+    ledger.check(posterior)
+
+
+def test_one_row_never_learnt_refuses_all_rows_of_an_update():
+    posterior = learned((2,))
+    x = np.array([[0.1, 0, 0], [9.0, 0, 0]])
+    before = state_of(posterior)
+    with pytest.raises(ValueError, match=r"weight.*never learnt"):
+        posterior.update(x, [1.0, 1.0], weight=np.array([1.0, -9.0]))
+    assert same(before, state_of(posterior))
+    posterior.update(x, [1.0, 1.0], weight=np.array([-0.1, 1.0]))
+
+
+@pytest.mark.parametrize(
+    ("weight", "error", "words"),
+    [
+        ([1.0], ValueError, ["weight", "(2,)"]),
+        ([1.0, 1.0, 1.0], ValueError, ["weight", "(2,)"]),
+        ([[1.0, 1.0]], ValueError, ["weight", "(2,)"]),
+        ([1.0, NAN], ValueError, ["weight", "finite", "nan"]),
+        ([INF, 1.0], ValueError, ["weight", "finite", "inf"]),
+        (None, TypeError, ["weight", "None"]),
+        ("1", TypeError, ["weight", "'1'"]),
+    ],
+)
+def test_refused_weights_of_an_update_change_nothing(weight, error, words):
+    posterior = learned((2,))
+    before = state_of(posterior)
+    with pytest.raises(error) as refusal:
+        posterior.update(np.ones((2, 3)), np.ones(2), weight=weight)
+    assert all(word in str(refusal.value) for word in words), str(refusal.value)
+    assert same(before, state_of(posterior))
+
+
+@pytest.mark.parametrize(("shape", "at"), SELECTIONS)
+def test_some_posteriors_predict_rows_of_their_own(shape, at):
+    posterior, at = learned(shape), as_index(at)
+    posterior.decay(0.5)
+    mean = np.linalg.solve(posterior.A, posterior.b[..., None])[..., 0][at]
+    x = normal(4, *mean.shape)
+    expected = (x * mean).sum(axis=-1)
+    assert posterior.predict(x, at).shape == expected.shape
+    assert np.allclose(posterior.predict(x, at), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("weight", [1.0, np.ones(2)])
+def test_an_array_of_rewards_may_be_used_again_while_its_row_waits(weight):
+    posterior, undisturbed = (RidgePosterior(2, RIDGE, (2,)) for _ in range(2))
+    reward = np.empty(2)
+    for step in range(3):  # the third waits: drift is checked after 1 and 4
+        reward[:] = step + 1
+        posterior.update(np.ones((2, 2)), reward, weight=weight)
+        undisturbed.update(np.ones((2, 2)), [step + 1.0] * 2)
+    reward[:] = 0
+    assert same(state_of(posterior), state_of(undisturbed))

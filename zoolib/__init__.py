@@ -5,14 +5,15 @@ Modules stand on floors and import only from floors below:
 ====== ===================================================
 floor  modules
 ====== ===================================================
-9      `__main__`
+13     `__main__`, and what `service` shows to the outside
+9–12   `service`: the production loop
 8      `gauntlet`
 7      `evaluation`
 6      `experiment`, `plots`, `book`
 5      `agents`
 4      what neural agents share
-3      `recommender`, and what all agents share
-2      `features`, `networks`, `posterior`, `replay`
+3      `recommender`, `offpolicy`, `retrieval`, and what all agents share
+2      `features`, `monitoring`, `networks`, `posterior`, `replay`
 1      `simulator`, `estimates`
 0      checks of arguments, random numbers, files, threads, bars
 ====== ===================================================
@@ -21,9 +22,14 @@ floor  modules
 from zoolib.agents import (
     Agent,
     Context,
+    EnsembleAgent,
     EpsilonGreedyAgent,
+    GuardedAgent,
+    HybridLinUCBAgent,
     LinearAgent,
+    LinTSAgent,
     LinUCBAgent,
+    MCDropoutAgent,
     NeuralLinearAgent,
     NeuralUCBAgent,
     OracleAgent,
@@ -79,12 +85,17 @@ __all__ = [
     "Agent",
     "Churn",
     "Context",
+    "EnsembleAgent",
     "EpsilonGreedyAgent",
     "Estimate",
     "FeatureEngineer",
+    "GuardedAgent",
     "History",
+    "HybridLinUCBAgent",
+    "LinTSAgent",
     "LinUCBAgent",
     "LinearAgent",
+    "MCDropoutAgent",
     "MLPRecommender",
     "MarketShock",
     "NeuralLinearAgent",

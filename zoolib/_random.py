@@ -13,6 +13,7 @@ STREAMS = {
     "replay": 4,
     "restock": 5,
     "tastes": 6,
+    "guard": 7,
 }
 
 

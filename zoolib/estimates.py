@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special, stats
 
 from zoolib._checks import as_level, as_size
 
@@ -39,10 +40,10 @@ class Estimate:
 
 def half_width(samples: NDArray[np.float64], level: float) -> NDArray[np.float64]:
     """Half the width of Student's interval for the mean over the first axis."""
-    level = as_level("level", level)
-    return stats.t.ppf((1 + level) / 2, df=len(samples) - 1) * stats.sem(
-        samples, axis=0
-    )
+    level, n = as_level("level", level), len(samples)
+    # What scipy.stats computes, without its checks, which take far longer.
+    t = special.stdtrit(n - 1, (1 + level) / 2)
+    return t * samples.std(axis=0, ddof=1) / math.sqrt(n)
 
 
 def mean_interval(samples: ArrayLike, level: float = 0.95) -> Estimate:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from types import EllipsisType
 
 import numpy as np
 import torch
@@ -136,24 +137,55 @@ class MLP(nn.Module):
         # For `evaluate`, the same parameters once more: a ParameterList is slow to go through.
         self._layers = list(zip(self.weights, self.biases, strict=True))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map inputs (m, in) to outputs (m, out), or (W, m, in) to (W, m, out) with worlds."""
+    def forward(self, x: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
+        """Map inputs (m, in) to outputs (m, out), or (W, m, in) to (W, m, out) with worlds.
+
+        With masks, one a hidden layer of shape (m, units) or (W, m, units), its units are multiplied
+        by them: this is dropout.
+        """
         *hidden, output = zip(self.weights, self.biases, strict=True)
-        for weight, bias in hidden:
+        for place, (weight, bias) in enumerate(hidden):
             x = torch.relu_(_affine(x, weight, bias))
+            if masks is not None:
+                x = x * masks[place]
         return _affine(x, *output)
 
-    def evaluate(self, x: NDArray) -> NDArray:
+    def evaluate(self, x: NDArray, at: NDArray | EllipsisType = ...) -> NDArray:
         """Return what `forward` does, for arrays and without a trace for gradients.
 
-        A decision multiplies small matrices; PyTorch's calls would take longer than their work.
+        A decision multiplies small matrices; PyTorch's calls would take longer than their work. With
+        `at`, only the networks at these places of the leading axis are evaluated.
         """
         first = x
         for weight, bias in self._layers:
             if x is not first:
                 np.maximum(x, 0, out=x)
-            x = x @ weight.data.numpy()
-            x += bias.data.numpy()
+            x = x @ weight.data.numpy()[at]
+            x += bias.data.numpy()[at]
+        return x
+
+    def evaluate_masked(self, x: NDArray, masks: Sequence[NDArray]) -> NDArray:
+        """Evaluate T sub-networks at once, without a trace for gradients.
+
+        Parameters
+        ----------
+        x : ndarray, shape (m, in) or (W, m, in)
+            Inputs, the same for all sub-networks.
+        masks : sequence of ndarray, shape (T, units) or (W, T, units)
+            One array a hidden layer, at least one: what its units are multiplied by.
+
+        Returns
+        -------
+        ndarray, shape (T, m, out) or (W, T, m, out)
+        """
+        weight, bias = self._layers[0]
+        x = x @ weight.data.numpy() + bias.data.numpy()  # as yet, all are the same
+        x = x[..., None, :, :]
+        for mask, (weight, bias) in zip(masks, self._layers[1:], strict=True):
+            x = np.maximum(x, 0) * mask[..., None, :]
+            *worlds, n_masks, m, units = x.shape
+            x = x.reshape(*worlds, n_masks * m, units) @ weight.data.numpy()
+            x = (x + bias.data.numpy()).reshape(*worlds, n_masks, m, -1)
         return x
 
 

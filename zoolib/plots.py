@@ -7,7 +7,7 @@ uses these colours by name and no other for lines, text and marks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
 import numpy as np
@@ -143,3 +143,50 @@ def whiskers(
         else {"x": mean, "y": at, "xerr": sides}
     )
     ax.errorbar(**places, fmt="o", capsize=4, color=LIGHT[color], label=label)
+
+
+def flow_chart(
+    ax: Axes,
+    boxes: Mapping[str, tuple[float, float, str]],
+    arrows: Sequence[tuple[str, str, str]],
+) -> None:
+    """Draw named boxes and labelled arrows between them.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw; its frame is taken away, and its limits fit the boxes.
+    boxes : mapping of str to (float, float, str)
+        For each name, which may hold line breaks, the place of its centre and a colour of `LIGHT`.
+    arrows : sequence of (str, str, str)
+        Box from, box to, and a label, which may be empty.
+
+    Raises
+    ------
+    ValueError
+        If an arrow names a box that there is not.
+    """
+    for name, (x, y, color) in boxes.items():
+        frame = {"boxstyle": "round,pad=0.4", "fc": "none", "ec": LIGHT[color]}
+        ax.text(x, y, name, ha="center", va="center", fontsize=9, bbox=frame)
+    drawn = {text.get_text(): text for text in ax.texts}
+    for start, end, label in arrows:
+        if not {start, end} <= boxes.keys():
+            raise ValueError(
+                f"arrows must join boxes {list(boxes)}: got {start!r} to {end!r}"
+            )
+        points = [boxes[start][:2], boxes[end][:2]]
+        style = {"arrowstyle": "-|>", "color": LIGHT["muted"], "shrinkA": 0}
+        patches = {
+            f"patch{s}": drawn[n].get_bbox_patch()
+            for s, n in zip("AB", (start, end), strict=True)
+        }
+        ax.annotate("", points[1], points[0], arrowprops=style | patches)
+        middle = np.mean(points, axis=0)
+        ax.text(
+            *middle, label, ha="center", va="center", fontsize=8, color=LIGHT["muted"]
+        )
+    places = np.array([place[:2] for place in boxes.values()])
+    low, high = places.min(axis=0) - 0.6, places.max(axis=0) + 0.6
+    ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    ax.set_axis_off()

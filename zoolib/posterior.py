@@ -20,7 +20,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from zoolib._checks import as_finite, as_positive, as_rate, as_size
+from zoolib._checks import as_finite, as_ids, as_positive, as_rate, as_size
 
 # Where the drift of A⁻¹ may grow to before it is computed afresh. It is measured after 1, 4, 16, … updates,
 # since the first ones change A⁻¹ most, and later every thousand.
@@ -30,6 +30,8 @@ MOST_UPDATES_UNCHECKED = 1000
 LEAST_PRIOR = 1e-3
 # Forgetting is written into the arrays when a factor has fallen to this.
 LEAST_FACTOR = 0.1
+# What a posterior consists of: arrays with its leading axes in front.
+_ARRAYS = ("_ridge", "_prior_mean", "_factor", "_prior", "_moments", "_solution")
 
 
 class RidgePosterior:
@@ -79,6 +81,9 @@ class RidgePosterior:
         d = self.n_features
         signs = np.random.default_rng(0).choice([-1.0, 1.0], size=d)
         self._signs = signs.astype(self.dtype)
+        # What was believed before any row: λ and the mean of each posterior.
+        self._ridge = np.full(self.shape, self.ridge, self.dtype)
+        self._prior_mean = np.zeros((*self.shape, d), self.dtype)
         # What is kept is (A | b) divided by a factor, and (A⁻¹ | θ) with A⁻¹ multiplied by it: to forget
         # is then to change one number a posterior.
         self._factor = np.empty(self.shape, self.dtype)
@@ -90,20 +95,98 @@ class RidgePosterior:
         self._updates, self._next_check = 0, 1
         self.reset()
 
-    def reset(self, at: tuple[ArrayLike, ...] = ()) -> None:
-        """Forget everything: back to the prior.
+    def reset(
+        self,
+        at: tuple[ArrayLike, ...] = (),
+        mean: ArrayLike | None = None,
+        ridge: float | None = None,
+    ) -> None:
+        r"""Forget everything: back to the prior, or to a new one.
 
         Parameters
         ----------
         at : tuple of indices, default ()
             Which posteriors forget: an index into the leading axes, all if empty.
+        mean : array_like, shape (..., d), optional
+            Leading axes may be left out. What these posteriors believe from now on before they see a row,
+            :math:`\theta \sim N(m, \sigma^2 \lambda^{-1} I)`; at first it is zero.
+        ridge : float, optional
+            How firmly: another :math:`\lambda` for these posteriors.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the mean is not finite or does not fit, or the ridge not positive and finite; nothing
+            is then forgotten.
         """
+        if ridge is not None:
+            ridge = as_positive("ridge", ridge)
+        if mean is not None:
+            mean, shape = np.asarray(mean, self.dtype), self._prior_mean[at].shape
+            fits = mean.shape in (shape[axis:] for axis in range(len(shape)))
+            if not (fits and np.isfinite(mean).all()):
+                raise ValueError(
+                    f"mean must be finite, of shape {shape}: got shape {mean.shape}"
+                )
+            self._prior_mean[at] = mean
+        if ridge is not None:
+            self._ridge[at] = ridge
         self._settled()
-        self._factor[at], self._prior[at] = 1, self.ridge
-        prior = np.eye(self.n_features, self.n_features + 1)
-        self._moments[at], self._solution[at] = self.ridge * prior, prior / self.ridge
+        self._factor[at], self._prior[at] = 1, self._ridge[at]
+        self._moments[at] = self._prior_moments(at)
+        inverse = np.eye(self.n_features) / self._ridge[at][..., None, None]
+        mean = self._prior_mean[at][..., None]
+        self._solution[at] = np.concatenate((inverse, mean), axis=-1)
         if at == ():
             self._updates, self._next_check = 0, 1
+
+    def extend(self, n: int) -> None:
+        """Append n posteriors, still at the prior, along the last leading axis.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If n is not a positive whole number, or there is no leading axis.
+        """
+        if not self.shape:
+            raise ValueError("shape must have a leading axis to grow along: got ()")
+        more = (*self.shape[:-1], as_size("n", n))
+        fresh = RidgePosterior(self.n_features, self.ridge, more, self.dtype)
+        self._settled()
+        axis = len(self.shape) - 1
+        for name in _ARRAYS:
+            both = getattr(self, name), getattr(fresh, name)
+            setattr(self, name, np.concatenate(both, axis))
+        self._reshape()
+
+    def drop(self, which: ArrayLike) -> None:
+        """Take posteriors out; the later ones on the last leading axis move up.
+
+        Parameters
+        ----------
+        which : array_like of int, shape (n,)
+            Their places on the last leading axis; at least one must stay.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a place is no whole number or unknown, none would stay, or there is no leading axis.
+        """
+        if not self.shape:
+            raise ValueError("shape must have a leading axis to drop from: got ()")
+        n = self.shape[-1]
+        which = np.unique(as_ids("which", which, n))
+        if len(which) >= n:
+            raise ValueError(f"which must leave one of {n} posteriors: got {which}")
+        self._settled()
+        for name in _ARRAYS:
+            kept = np.delete(getattr(self, name), which, axis=len(self.shape) - 1)
+            setattr(self, name, kept.copy())  # in C order, which `_settled` relies on
+        self._reshape()
+
+    def _reshape(self) -> None:
+        self.shape = self._factor.shape
+        self._number = np.arange(math.prod(self.shape)).reshape(self.shape)
 
     @property
     def A(self) -> NDArray:
@@ -130,9 +213,9 @@ class RidgePosterior:
         """The part of A that is prior, shape (...): the ridge, less what was forgotten of it."""
         return self._factor * self._prior
 
-    def predict(self, x: ArrayLike) -> NDArray:
+    def predict(self, x: ArrayLike, at: tuple[ArrayLike, ...] = ()) -> NDArray:
         r"""Predict rewards :math:`x^\top \hat\theta` of rows (..., d); returns shape (...)."""
-        return np.vecdot(x, self._solution[..., -1])
+        return np.vecdot(x, self._solution[at][..., -1])
 
     def width(self, x: ArrayLike) -> NDArray:
         r"""Return :math:`\sqrt{x^\top A^{-1} x}` of rows (..., d); shape (...)."""
@@ -185,7 +268,7 @@ class RidgePosterior:
         x: ArrayLike,
         reward: ArrayLike,
         at: tuple[ArrayLike, ...] = (),
-        weight: float = 1.0,
+        weight: ArrayLike = 1.0,
         discount: float = 1.0,
         checked: bool = False,
     ) -> None:
@@ -200,8 +283,8 @@ class RidgePosterior:
         at : tuple of indices, default ()
             Which posteriors learn: an index into the leading axes, all if empty. None may be
             selected twice.
-        weight : float, default 1.0
-            What a row counts; -1 takes a row out again.
+        weight : float or array_like, shape (...), default 1.0
+            What a row counts; -1 takes a row out again that counted 1.
         discount : float, default 1.0
             What the selected posteriors are multiplied by first: see `decay`. The others do not
             forget: a posterior's clock ticks when it learns.
@@ -216,14 +299,15 @@ class RidgePosterior:
             taken out that cannot have been learnt; the posterior is then unchanged.
         """
         if not checked:
-            x, reward = np.asarray(x, self.dtype), np.asarray(reward, self.dtype)
+            # A copy of the reward: the row may wait, and the caller use the array again.
+            x, reward = np.asarray(x, self.dtype), np.array(reward, self.dtype)
             _check_rows(x, reward, self._solution[at].shape[:-1])
             discount = as_rate("discount", discount)
-            weight = as_finite("weight", weight)
+            weight = _finite_weight(weight, reward.shape)
         factor = self._factor[at] if discount == 1 else self._factor[at] * discount
         share = weight / factor
         solution = self._solution[at]
-        if weight < 0:
+        if np.ndim(weight) or weight < 0:
             squared = np.vecdot(np.vecmat(x, solution[..., :-1]), x)
             if not np.all(share * squared > -1):
                 raise ValueError(
@@ -287,8 +371,7 @@ class RidgePosterior:
         _check_rows(x, reward, (*self.shape, x.shape[-2], self.n_features))
         weighted = x if weight is None else x * _weights(weight, x)[:, None]
         row = np.concatenate((x, reward[..., None]), axis=-1)
-        prior = self.ridge * np.eye(self.n_features, self.n_features + 1)
-        moments = prior.astype(self.dtype) + weighted.mT @ row
+        moments = self._prior_moments() + weighted.mT @ row
         solution = _solved(moments)
         self.reset()
         self._moments[:], self._solution[:] = moments, solution
@@ -310,6 +393,14 @@ class RidgePosterior:
         drifted = ~(self.drift() <= TOLERANCE[self.dtype])
         if drifted.any():
             self._refresh(np.nonzero(drifted) if self.shape else ())
+
+    def _prior_moments(self, at: tuple[ArrayLike, ...] = ()) -> NDArray:
+        """Return (A | b) before any row, shape (..., d, d + 1)."""
+        ridge, mean = self._ridge[at][..., None], self._prior_mean[at]
+        eye = np.eye(self.n_features, dtype=self.dtype)
+        return np.concatenate(
+            (ridge[..., None] * eye, (ridge * mean)[..., None]), axis=-1
+        )
 
     def _settled(self) -> NDArray:
         """Return (A | b) with all rows in it that wait, those of one posterior in one product."""
@@ -338,10 +429,13 @@ class RidgePosterior:
         at = np.nonzero(self._factor < LEAST_FACTOR) if self.shape else ()
         faded = self.prior[at]
         moments = self._factor[at][..., None, None] * self._settled()[at]
-        self._prior[at] = np.maximum(faded, LEAST_PRIOR / LEAST_FACTOR * self.ridge)
+        least = LEAST_PRIOR / LEAST_FACTOR * self._ridge[at]
+        self._prior[at] = np.maximum(faded, least)
         self._factor[at] = 1
+        raised = (self._prior[at] - faded)[..., None]
         diagonal = range(self.n_features)
-        moments[..., diagonal, diagonal] += (self._prior[at] - faded)[..., None]
+        moments[..., diagonal, diagonal] += raised
+        moments[..., -1] += raised * self._prior_mean[at]
         self._moments[at] = moments
         self._refresh(at)
 
@@ -366,6 +460,19 @@ def _solved(moments: NDArray) -> NDArray[np.float64]:
     inverse = (inverse + inverse.mT) / 2
     mean = np.vecmat(moments[..., -1], inverse)
     return np.concatenate((inverse, mean[..., None]), axis=-1)
+
+
+def _finite_weight(weight: ArrayLike, shape: tuple[int, ...]) -> ArrayLike:
+    """Return what rows count, one number for all or one each."""
+    if np.ndim(weight) == 0:
+        number = weight[()] if isinstance(weight, np.ndarray) else weight
+        return as_finite("weight", number)
+    weight = np.asarray(weight, np.float64)
+    if weight.shape != shape or not np.isfinite(weight).all():
+        raise ValueError(
+            f"weight must be finite, one number or of shape {shape}: got {weight}"
+        )
+    return weight
 
 
 def _weights(weight: ArrayLike, x: NDArray) -> NDArray:

@@ -9,7 +9,15 @@ from zoolib.agents.baselines import (
     RevealedContext,
     StaticAgent,
 )
-from zoolib.agents.linear import EpsilonGreedyAgent, LinearAgent, LinUCBAgent
+from zoolib.agents.ensembles import EnsembleAgent, MCDropoutAgent
+from zoolib.agents.guards import GuardedAgent
+from zoolib.agents.hybrid import HybridLinUCBAgent
+from zoolib.agents.linear import (
+    EpsilonGreedyAgent,
+    LinearAgent,
+    LinTSAgent,
+    LinUCBAgent,
+)
 from zoolib.agents.neural import NeuralAgent
 from zoolib.agents.neural_linear import NeuralLinearAgent
 from zoolib.agents.neural_ucb import NeuralUCBAgent
@@ -18,9 +26,14 @@ from zoolib.agents.protocol import Agent, Context
 __all__ = [
     "Agent",
     "Context",
+    "EnsembleAgent",
     "EpsilonGreedyAgent",
+    "GuardedAgent",
+    "HybridLinUCBAgent",
+    "LinTSAgent",
     "LinUCBAgent",
     "LinearAgent",
+    "MCDropoutAgent",
     "NeuralAgent",
     "NeuralLinearAgent",
     "NeuralUCBAgent",

@@ -14,7 +14,6 @@ from functools import partial
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 from torch import Tensor, nn
 
 from zoolib._checks import as_not_negative, as_one_of, as_rate, as_size
@@ -84,6 +83,8 @@ class NeuralLinearAgent(NeuralAgent):
 
     Attributes
     ----------
+    n_draws : int
+        Draws from which `propensities` are estimated: 100, or 1 where nothing is drawn.
     posterior : RidgePosterior
         In double precision; with worlds, leading axis (W,).
 
@@ -121,6 +122,7 @@ class NeuralLinearAgent(NeuralAgent):
         self.embedding_dim = as_size("embedding_dim", embedding_dim)
         self.head = as_one_of("head", head, ("explicit", "posterior"))
         self.policy = as_one_of("policy", policy, ("ucb", "thompson"))
+        self.n_draws = 100 if self.policy == "thompson" else 1
         self.joined, self.rebuild = bool(joined), bool(rebuild)
         self.discount = as_rate("discount", discount)
         n_features = as_size("n_features", n_features)
@@ -154,7 +156,8 @@ class NeuralLinearAgent(NeuralAgent):
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
         z = self.embed(x)
         if self.policy == "thompson":
-            theta = self.posterior.sample(self._normals(), self.alpha)
+            normals = self._dice.normals(self.posterior.n_features)
+            theta = self.posterior.sample(normals, self.alpha)
             return np.matvec(z, theta)
         prediction, width = self.posterior.predict_rows(z)
         return prediction + self.alpha * width
@@ -182,8 +185,3 @@ class NeuralLinearAgent(NeuralAgent):
         else:
             z = played.astype(self.posterior.dtype)
             self.posterior.update(z, reward, discount=self.discount, checked=True)
-
-    def _normals(self) -> NDArray:
-        """Draw standard normal numbers, shape (d,) or (W, d)."""
-        throws = [self._dice.throw() for _ in range(self.posterior.n_features)]
-        return ndtri(np.stack(throws, axis=-1))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
 from zoolib._checks import as_ids, as_seeds, as_size
 from zoolib._random import stream
@@ -81,28 +82,47 @@ class Dice:
         With worlds, one seed each; a single number then serves them all.
     n_worlds : int or None
         Number of worlds W, or None for one without a worlds axis.
+    purpose : str, default "agent"
+        Whose luck it is: see `zoolib._random.STREAMS`.
     """
 
-    def __init__(self, seed: int | Sequence[int], n_worlds: int | None) -> None:
+    def __init__(
+        self, seed: int | Sequence[int], n_worlds: int | None, purpose: str = "agent"
+    ) -> None:
         seeds = as_seeds("seed", seed, n_worlds)
-        self._generators = [stream(one, "agent") for one in seeds]
+        self._generators = [stream(one, purpose) for one in seeds]
         self._single = n_worlds is None
         self._next = _BLOCK
 
     def throw(self) -> NDArray[np.float64]:
         """Return one uniform number in [0, 1) for each world, shape () or (W,)."""
         if self._next == _BLOCK:
-            throws = np.array([g.random(_BLOCK) for g in self._generators])
-            self._throws = throws[0] if self._single else throws.T.copy()
-            self._next = 0
+            self._fill()
         self._next += 1
         return self._throws[self._next - 1]
+
+    def normals(self, n: int) -> NDArray[np.float64]:
+        """Return n standard normal numbers for each world, shape (n,) or (W, n), from n throws."""
+        parts = []
+        while n > 0:
+            if self._next == _BLOCK:
+                self._fill()
+            parts.append(self._throws[self._next : self._next + n])
+            self._next += len(parts[-1])
+            n -= len(parts[-1])
+        return ndtri(np.concatenate(parts).T)
+
+    def _fill(self) -> None:
+        throws = np.array([g.random(_BLOCK) for g in self._generators])
+        self._throws = throws[0] if self._single else throws.T.copy()
+        self._next = 0
 
 
 class Agent:
     """What all agents share: the choice of the best score, ties broken by chance, and the checks.
 
-    A family adds `scores` and, if it learns, `learn`.
+    A family adds `scores` and, if it learns, `learn`. If its scores are drawn at random, `n_draws` says
+    from how many draws `propensities` are estimated.
 
     Parameters
     ----------
@@ -120,6 +140,8 @@ class Agent:
     TypeError, ValueError
         If a size is not a positive whole number, or the seeds do not fit.
     """
+
+    n_draws = 1
 
     def __init__(
         self,
@@ -158,6 +180,57 @@ class Agent:
             An arm of highest score. Scores closer than rounding are ties; chance breaks them.
         """
         return self._best(self.scores(context), self._dice.throw())
+
+    def propensities(
+        self, context: Context, allowed: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Return how probable `select` is to choose each arm.
+
+        An agent that draws its scores estimates this from `n_draws` draws. Whoever logs propensities
+        then samples the arm from them, and the log is exact: see Chapter 4, "What a log must hold".
+
+        Parameters
+        ----------
+        context : Context
+        allowed : array_like of bool, shape (n_arms,) or (W, n_arms), optional
+            Which arms may be chosen, at least one; all if omitted.
+
+        Returns
+        -------
+        ndarray, shape (n_arms,) or (W, n_arms)
+            Each world's sum to 1.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `allowed` does not hold booleans or does not fit, or leaves a world no arm.
+        """
+        allowed = self._mask(allowed)
+        draws = (
+            self._shares(self.scores(context), allowed) for _ in range(self.n_draws)
+        )
+        return sum(draws) / self.n_draws
+
+    def _shares(
+        self, scores: NDArray, allowed: NDArray[np.bool_]
+    ) -> NDArray[np.float64]:
+        """Divide one choice among the best arms of those allowed, shape (..., n_arms)."""
+        scores = np.where(allowed, scores, -np.inf)
+        tied = _tied(scores, scores.max(axis=-1))
+        return tied / tied.sum(axis=-1, keepdims=True)
+
+    def _mask(self, allowed: ArrayLike | None) -> NDArray[np.bool_]:
+        """Return which arms are allowed, checked: all if None."""
+        if allowed is None:
+            return np.ones(self._shape, bool)
+        allowed = np.asarray(allowed)
+        if allowed.dtype != bool:
+            raise TypeError(f"allowed must hold booleans: got dtype {allowed.dtype}")
+        if allowed.shape != self._shape or not allowed.any(axis=-1).all():
+            raise ValueError(
+                f"allowed must leave an arm, and have shape {self._shape}: got shape {allowed.shape}"
+            )
+        return allowed
 
     def update(self, context: Context, arm: ArrayLike, reward: ArrayLike) -> None:
         """Learn from the arm played, and from nothing else.
@@ -239,9 +312,7 @@ class Agent:
     def _best(self, scores: NDArray, throw: NDArray) -> int | NDArray[np.int64]:
         """Return the arm of highest score, the throw in [0, 1) deciding between ties."""
         best = scores.argmax(axis=-1)
-        top = scores[(*self._worlds, best)]
-        least = top - ROUNDING[scores.dtype] * (1 + abs(top))
-        tied = scores >= least[..., None]
+        tied = _tied(scores, scores[(*self._worlds, best)])
         if np.count_nonzero(tied) > best.size:
             # Number the ties 1, 2, …; the throw names one of them.
             number = tied.cumsum(axis=-1)
@@ -258,6 +329,12 @@ class Agent:
                 f"context.features must have shape {(*self._shape, d or 'd')}: got {features.shape}"
             )
         return features
+
+
+def _tied(scores: NDArray, top: NDArray) -> NDArray[np.bool_]:
+    """Tell which scores (..., K) equal the best (...), but for rounding."""
+    least = top - ROUNDING[scores.dtype] * (1 + abs(top))
+    return scores >= least[..., None]
 
 
 def _group(features: NDArray) -> tuple[NDArray, NDArray]:

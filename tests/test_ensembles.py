@@ -1,0 +1,692 @@
+import copy
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from zoolib import ZooplusSimulator, run_experiment
+from zoolib._random import stream
+from zoolib.agents import Agent, Context, RandomAgent
+from zoolib.agents.ensembles import BootstrapMemory, EnsembleAgent, MCDropoutAgent
+from zoolib.networks import MLP, seeded
+from zoolib.replay import ReplayBuffer
+
+NAN, INF = float("nan"), float("inf")
+K, D, M, T, WEIGHT = 6, 3, 3, 4, 0.7
+SMALL = {"hidden": (5,), "train_every": 5, "batch_size": 8, "dtype": np.float64}
+KINDS = {
+    "ensemble": (EnsembleAgent, {"n_members": M}),
+    "ensemble, thompson": (EnsembleAgent, {"n_members": M, "policy": "thompson"}),
+    "dropout": (MCDropoutAgent, {"dropout": 0.3, "n_masks": T}),
+    "dropout, thompson": (
+        MCDropoutAgent,
+        {"dropout": 0.3, "n_masks": T, "policy": "thompson"},
+    ),
+}
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
+
+
+def agent_for(kind, n_worlds=None, **options):
+    family, mine = KINDS[kind]
+    return family(K, D, WEIGHT, n_worlds, **(SMALL | mine | options))
+
+
+def visit(step, *worlds):
+    """A context with lookalikes, an arm and a reward that depends on both and on luck."""
+    rng = np.random.default_rng([step, 99])
+    features = rng.normal(size=(*worlds, K - 2, D))
+    features = features[..., rng.integers(K - 2, size=K), :]
+    arm = rng.integers(K, size=worlds)
+    x = np.take_along_axis(features, arm[..., None, None], axis=-2)[..., 0, :]
+    reward = (rng.random(worlds) < 1 / (1 + np.exp(-3 * x[..., 0]))).astype(int)
+    context = Context(np.zeros(worlds, int), features)
+    return (context, arm, reward) if worlds else (context, int(arm), int(reward))
+
+
+def of_world(played, w):
+    context, arm, reward = played
+    return context.of_world(w), int(arm[w]), int(reward[w])
+
+
+def worlds_of(agent):
+    return () if agent.n_worlds is None else (agent.n_worlds,)
+
+
+def trained_agent(kind, n, n_worlds=None, **options):
+    agent = agent_for(kind, n_worlds, **options)
+    for step in range(n):
+        agent.update(*visit(step, *worlds_of(agent)))
+    return agent
+
+
+def weights_of(agent):
+    return [p.detach().numpy().copy() for p in agent.network.parameters()]
+
+
+def state_of(agent):
+    """All that decides what an agent does next, but for its luck."""
+    return [
+        *weights_of(agent),
+        *agent.memory.newest(agent.buffer_size),
+        np.array([agent.n_updates, len(agent.memory)]),
+        np.array(str(agent._optimiser.state_dict())),
+    ]
+
+
+def same(before, after):
+    return len(before) == len(after) and all(map(np.array_equal, before, after))
+
+
+def forward(weights, x, mask=1.0):
+    """One network with one hidden layer, by its formula."""
+    w1, w2, b1, b2 = weights
+    return ((np.maximum(x @ w1 + b1, 0) * mask) @ w2 + b2)[..., 0]
+
+
+class Slow:
+    """One network trained alone, with gradients by hand."""
+
+    def __init__(self, weights, learning_rate=0.01):
+        self.weights, self.learning_rate = weights, learning_rate
+        self.moments = [(np.zeros_like(w), np.zeros_like(w)) for w in weights]
+        self.steps = 0
+
+    def train(self, x, r, count, mask):
+        """Take one step of Adam on the mean of count · (prediction - reward)²."""
+        w1, w2, b1, _ = self.weights
+        before = x @ w1 + b1
+        hidden = np.maximum(before, 0) * mask
+        error = 2 * count * (forward(self.weights, x, mask) - r) / len(r)
+        to_before = np.outer(error, w2[:, 0]) * mask * (before > 0)
+        gradients = [x.T @ to_before, (hidden.T @ error)[:, None]]
+        gradients += [to_before.sum(axis=0)[None], error.sum()[None, None]]
+        self.steps += 1
+        for place, g in enumerate(gradients):
+            m, s = self.moments[place]
+            m, s = 0.9 * m + 0.1 * g, 0.999 * s + 0.001 * g**2
+            self.moments[place] = m, s
+            m, s = m / (1 - 0.9**self.steps), s / (1 - 0.999**self.steps)
+            step = self.learning_rate * m / (np.sqrt(s) + 1e-8)
+            self.weights[place] = self.weights[place] - step
+
+
+def member(agent, m):
+    """The weights of one member, or of one world's."""
+    return [weight[m] for weight in weights_of(agent)]
+
+
+def masks_of(generator, n, p=0.3, units=5):
+    return (generator.random((n, units), dtype=np.float32) >= p) / (1 - p)
+
+
+@pytest.mark.parametrize("buffer_size", [100, 20])
+def test_the_members_are_those_of_networks_trained_one_by_one(buffer_size):
+    options = {"n_batches": 2, "buffer_size": buffer_size, "learning_rate": 0.03}
+    agent = agent_for("ensemble", seed=3, **options)
+    slow = [Slow(member(agent, m), 0.03) for m in range(M)]
+    batches, counters = stream(3, "replay"), stream(3, "replay").spawn(1)[0]
+    rows, rewards, counts = [], [], []
+    for step in range(60):
+        context, arm, reward = visit(step)
+        expected = np.array([forward(one.weights, context.features) for one in slow])
+        assert np.allclose(agent.members(context.features), expected, atol=1e-9)
+        scores = [np.mean(e) + WEIGHT * np.std(e) for e in expected.T]
+        assert np.allclose(agent.scores(context), scores, rtol=0, atol=1e-9)
+        agent.update(context, arm, reward)
+        rows.append(context.features[arm])
+        rewards.append(reward)
+        counts.append(counters.poisson(1.0, M))
+        if len(rows) % 5 or len(rows) < 8:
+            continue
+        held = min(len(rows), buffer_size)
+        newest = [max(range(i, len(rows), buffer_size)) for i in range(held)]
+        for _ in range(2):
+            drawn = np.array(newest)[batches.integers(held, size=8)]
+            x, r, n = (np.array(a)[drawn] for a in (rows, rewards, counts))
+            for m, one in enumerate(slow):
+                one.train(x, r, n[:, m], mask=np.ones((8, 5)))
+    for m, one in enumerate(slow):
+        for a, b in zip(member(agent, m), one.weights, strict=True):
+            assert np.allclose(a, b, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("policy", ["ucb", "thompson"])
+def test_dropout_is_that_of_a_slow_computation(policy):
+    agent = agent_for("dropout", seed=3, n_batches=2, policy=policy)
+    slow = Slow(weights_of(agent))
+    batches = stream(3, "replay")
+    decides, trains, _ = stream(3, "agent").spawn(3)
+    rows, rewards = [], []
+    for step in range(60):
+        context, arm, reward = visit(step)
+        n = T if policy == "ucb" else 1
+        predicted = np.array(
+            [
+                forward(slow.weights, context.features, mask)
+                for mask in masks_of(decides, n)
+            ]
+        )
+        scores = predicted.mean(axis=0)
+        if policy == "ucb":
+            scores = scores + WEIGHT * predicted.std(axis=0)
+        assert np.allclose(agent.scores(context), scores, rtol=0, atol=1e-9)
+        agent.update(context, arm, reward)
+        rows.append(context.features[arm])
+        rewards.append(reward)
+        if len(rows) % 5 or len(rows) < 8:
+            continue
+        for _ in range(2):
+            drawn = batches.integers(len(rows), size=8)
+            x, r = np.array(rows)[drawn], np.array(rewards)[drawn]
+            slow.train(x, r, np.ones(8), masks_of(trains, 8))
+    for a, b in zip(weights_of(agent), slow.weights, strict=True):
+        assert np.allclose(a, b, rtol=0, atol=1e-8)
+
+
+def test_a_worlds_generator_draws_the_weights_of_its_members_in_turn():
+    agent = agent_for("ensemble", 2, seed=[4, 7])
+    for w, seed in enumerate((4, 7)):
+        generator = torch.Generator().manual_seed(seed)
+        for shape, bound, stack in zip(
+            ((D, 5), (1, 5), (5, 1), (1, 1)),
+            (D**-0.5, D**-0.5, 5**-0.5, 5**-0.5),
+            (weights_of(agent)[i] for i in (0, 2, 1, 3)),
+            strict=True,
+        ):
+            for m in range(M):
+                drawn = torch.empty(shape).uniform_(-bound, bound, generator=generator)
+                assert np.allclose(stack[M * w + m], drawn)
+
+
+def test_a_single_member_starts_as_a_plain_network_and_is_greedy():
+    plain = MLP((D, 5, 1), seeded(3)).double()
+    for policy in ("ucb", "thompson"):
+        agent = agent_for("ensemble", seed=3, n_members=1, policy=policy)
+        for a, b in zip(plain.parameters(), weights_of(agent), strict=True):
+            assert np.array_equal(a.detach().numpy(), b[0])
+        for step in range(20):
+            agent.update(*visit(step))
+        context = visit(50)[0]
+        assert np.allclose(
+            agent.scores(context), agent.members(context.features)[0], atol=1e-12
+        )
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("hidden", [(5,), (5, 4)])
+def test_worlds_in_step_go_as_if_alone(kind, hidden):
+    seeds = [4, 7, 4]
+    together = agent_for(kind, 3, seed=seeds, hidden=hidden)
+    alone = [agent_for(kind, seed=seed, hidden=hidden) for seed in seeds]
+    for step in range(40):
+        played = visit(step, 3)
+        scores, arm = together.scores(played[0]), together.select(played[0])
+        share = together.propensities(played[0])
+        assert scores.shape == share.shape == (3, K)
+        for w, agent in enumerate(alone):
+            mine = of_world(played, w)
+            assert np.allclose(agent.scores(mine[0]), scores[w], rtol=0, atol=1e-8)
+            assert agent.select(mine[0]) == arm[w]
+            assert np.allclose(agent.propensities(mine[0]), share[w])
+            agent.update(*mine)
+        together.update(*played)
+
+
+@EVERY_KIND
+def test_each_world_of_an_experiment_is_played_as_if_alone(kind):
+    def play(n_worlds, seeds):
+        family, options = KINDS[kind]
+        options = SMALL | options | {"dtype": np.float32}
+        agent = family(10, 9, n_worlds=n_worlds, **options)
+        return run_experiment(
+            {"agent": agent},
+            seeds,
+            150,
+            make_world=lambda seed: ZooplusSimulator(10, 20, seed),
+            progress=False,
+        )
+
+    together, again = play(3, [4, 7, 9]), play(3, [4, 7, 9])
+    assert np.array_equal(together.arm, again.arm)
+    assert np.array_equal(play(None, [7]).arm[0, 0], together.arm[0, 1])
+
+
+def test_worlds_of_one_seed_that_see_the_same_do_the_same():
+    for kind in KINDS:
+        agent = agent_for(kind, 2, seed=5)
+        for step in range(20):
+            context, arm, reward = visit(step)
+            twice = Context([0, 0], np.stack([context.features] * 2))
+            scores = agent.scores(twice)
+            assert (scores[0] == scores[1]).all()
+            agent.update(twice, [arm] * 2, [reward] * 2)
+
+
+@EVERY_KIND
+def test_lookalikes_are_scored_alike(kind):
+    agent = agent_for(kind, dtype=np.float32)
+    for step in range(15):
+        agent.update(*visit(step))
+        context = visit(100 + step)[0]
+        scores, share = agent.scores(context), agent.propensities(context)
+        for i in range(K):
+            alike = (context.features == context.features[i]).all(axis=1)
+            assert (scores[alike] == scores[i]).all()
+            assert (share[alike] == share[i]).all()
+
+
+def test_thompson_asks_each_member_equally_often():
+    agent = trained_agent("ensemble, thompson", 12, 2, seed=[1, 2])
+    context = visit(50, 2)[0]
+    members = agent.members(context.features)
+    n = 3000
+    asked = np.zeros((2, M))
+    together = 0
+    for _ in range(n):
+        scores = agent.scores(context)
+        mine = np.isclose(scores[:, None], members).all(axis=-1)
+        assert (mine.sum(axis=1) == 1).all()
+        asked += mine
+        together += (mine[0] & mine[1]).any()
+    error = np.sqrt(n * (1 / M) * (1 - 1 / M))
+    assert (abs(asked - n / M) < 4 * error).all()
+    assert abs(together - n / M) < 4 * error  # worlds draw independently
+
+
+def one_layer(agent, weights):
+    """Set the weights of an agent's network."""
+    with torch.no_grad():
+        for parameter, values in zip(agent.network.parameters(), weights, strict=True):
+            parameter.copy_(torch.as_tensor(values))
+
+
+def by_hand(n_members, best, n_worlds=None, **options):
+    """An ensemble whose member m likes feature best[m]: three arms have a feature each."""
+    agent = EnsembleAgent(
+        3, 3, n_worlds=n_worlds, n_members=n_members, hidden=(), dtype=float, **options
+    )
+    weights = np.zeros((len(best), 3, 1))
+    for m, liked in enumerate(best):
+        weights[m, liked, 0] = 1
+    one_layer(agent, [weights, np.zeros((len(best), 1, 1))])
+    return agent
+
+
+def test_propensities_are_the_shares_of_members_that_like_an_arm_best():
+    context = Context(0, np.eye(3))
+    agent = by_hand(4, [0, 0, 2, [0, 1]], policy="thompson")
+    # The last member likes two arms equally: half a vote each.
+    assert agent.propensities(context).tolist() == [2.5 / 4, 0.5 / 4, 1 / 4]
+    worlds = by_hand(2, [0, 2, [1, 2], 1], n_worlds=2, policy="thompson")
+    both = Context([0, 0], np.stack([np.eye(3)] * 2))
+    assert worlds.propensities(both).tolist() == [[0.5, 0, 0.5], [0, 0.75, 0.25]]
+    optimist = by_hand(4, [0, 0, 2, 1], beta=0.0)
+    assert optimist.propensities(context).tolist() == [1, 0, 0]
+    assert by_hand(2, [[0, 1]] * 2).propensities(context).tolist() == [0.5, 0.5, 0]
+    # A difference of the size of rounding is a tie.
+    nearly = np.broadcast_to([[0.3], [0.3 + 1e-14], [0.3]], (4, 3, 1))
+    one_layer(agent, [nearly.copy(), np.zeros((4, 1, 1))])
+    assert np.allclose(agent.propensities(context), 1 / 3)
+
+
+@EVERY_KIND
+def test_arms_are_shown_as_often_as_propensities_say(kind):
+    options = {"n_masks": 4000} if kind == "dropout, thompson" else {}
+    agent = trained_agent(kind, 12, seed=2, n_batches=3, **options)
+    context, n = visit(60)[0], 3000
+    share = agent.propensities(context)
+    assert share.sum() == pytest.approx(1)
+    if kind == "dropout":
+        return  # with one set of masks, an estimate of nearly nothing
+    shown = np.bincount([agent.select(context) for _ in range(n)], minlength=K) / n
+    noise = 2 if "dropout" in kind else 1
+    assert (
+        abs(shown - share) <= 4 * np.sqrt(noise * share * (1 - share) / n) + 1e-9
+    ).all()
+
+
+@EVERY_KIND
+def test_asking_for_propensities_changes_no_decision(kind):
+    asked, silent = agent_for(kind), agent_for(kind)
+    for step in range(20):
+        played = visit(step)
+        first = asked.propensities(played[0])
+        if kind == "ensemble, thompson":
+            assert np.array_equal(first, asked.propensities(played[0]))
+        assert np.array_equal(asked.scores(played[0]), silent.scores(played[0]))
+        for agent in (asked, silent):
+            agent.update(*played)
+    assert same(state_of(asked), state_of(silent))
+
+
+@pytest.mark.parametrize("p", [0.2, 0.5])
+def test_the_spread_of_dropout_is_that_over_all_masks(p):
+    n = 40_000
+    agent = MCDropoutAgent(
+        K, D, hidden=(3, 2), dropout=p, n_masks=n, seed=7, dtype=np.float64
+    )
+    w1, w2, w3, b1, b2, b3 = weights_of(agent)
+    x = np.random.default_rng(1).normal(size=(4, D))
+    mean, square = 0, 0
+    for bits in product((0, 1), repeat=5):
+        chance = np.prod([1 - p if bit else p for bit in bits])
+        first, second = np.array(bits[:3]) / (1 - p), np.array(bits[3:]) / (1 - p)
+        hidden = np.maximum(x @ w1 + b1, 0) * first
+        out = ((np.maximum(hidden @ w2 + b2, 0) * second) @ w3 + b3)[:, 0]
+        mean, square = mean + chance * out, square + chance * out**2
+    deviation = np.sqrt(square - mean**2)
+    drawn = agent.subnetworks(x)
+    assert drawn.shape == (n, 4)
+    assert (deviation > 0.01).all()
+    assert (abs(drawn.mean(axis=0) - mean) < 4 * deviation / np.sqrt(n)).all()
+    assert np.allclose(drawn.std(axis=0), deviation, rtol=0.03)
+
+
+def test_masks_leave_out_the_wanted_share_and_keep_the_mean():
+    agent = MCDropoutAgent(K, D, n_worlds=2, hidden=(30, 20), dropout=0.2, seed=[1, 2])
+    first, second = agent.masks(500, agent._decides)
+    assert first.shape == (2, 500, 30)
+    assert second.shape == (2, 500, 20)
+    assert first.dtype == np.float32
+    assert np.allclose(np.unique(first), [0, 1.25])
+    for mask in (*first, *second):
+        error = np.sqrt(0.2 * 0.8 / mask.size)
+        assert abs((mask == 0).mean() - 0.2) < 4 * error
+    assert not np.array_equal(first[0], first[1])
+    together = (first[0] == 0).mean(axis=0)
+    assert together.min() > 0.1  # no unit is always kept
+
+
+def test_without_dropout_the_network_is_whole_and_greedy():
+    agent = trained_agent("dropout", 15, dropout=0.0)
+    context = visit(50)[0]
+    whole = agent.network.evaluate(context.features)[:, 0]
+    assert np.allclose(agent.scores(context), whole)
+    assert np.allclose(agent.subnetworks(context.features).std(axis=0), 0)
+    # One mask has no spread: its score is its prediction.
+    single = trained_agent("dropout", 15, n_masks=1)
+    twin = trained_agent("dropout, thompson", 15, n_masks=1)
+    assert np.allclose(single.scores(context), twin.scores(context))
+
+
+def test_masks_of_training_and_of_decisions_do_not_disturb_each_other():
+    busy, quiet = trained_agent("dropout", 14), trained_agent("dropout", 14)
+    for _ in range(3):
+        busy.scores(visit(70)[0])
+    for agent in (busy, quiet):
+        agent.update(*visit(14))
+    assert same(state_of(busy), state_of(quiet))
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+def test_counts_stay_with_their_rows(n_worlds):
+    worlds = () if n_worlds is None else (n_worlds,)
+    memory = BootstrapMemory(400, D, M, n_worlds, seed=5)
+    rows = np.random.default_rng(0).normal(size=(700, *worlds, D)).astype(np.float32)
+    expected = []
+    source = [stream(5, "replay").spawn(1)[0] for _ in range(n_worlds or 1)]
+    for number, row in enumerate(rows):
+        memory.add(row, number)
+        drawn = np.array([g.poisson(1.0, M) for g in source])
+        expected.append(drawn if worlds else drawn[0])
+    held, rewards = memory.newest(400)
+    assert np.array_equal(held[..., :D], np.moveaxis(rows[300:], 0, -2))
+    counts = np.moveaxis(np.array(expected[300:]), 0, -2)
+    assert np.array_equal(held[..., D:], counts)
+    assert (rewards[..., 0] == 300).all()
+    x, reward = memory.sample(50)
+    for at in np.ndindex(*worlds, 50):
+        number = int(reward[at])
+        mine = rows[number][at[:-1]], expected[number][at[:-1]]
+        assert np.array_equal(x[at], np.concatenate(mine).astype(np.float32))
+
+
+def test_counts_are_poisson_of_mean_one_and_independent():
+    memory = BootstrapMemory(4000, 1, 2, seed=1)
+    for number in range(4000):
+        memory.add([number], 0)
+    counts = memory.newest(4000)[0][:, 1:]
+    frequency = [(counts == n).mean() for n in range(4)]
+    assert np.allclose(frequency, np.exp(-1) / [1, 1, 2, 6], rtol=0, atol=0.02)
+    assert abs(np.corrcoef(counts.T)[0, 1]) < 4 / np.sqrt(4000)
+
+
+def test_an_addition_to_the_memory_can_be_undone():
+    memory = BootstrapMemory(3, 1, M)
+    for number in range(4):
+        memory.add([number], number)
+    before = memory.newest(3)
+    undo = memory.add([9], 9)
+    assert memory.newest(1)[1] == [9]
+    undo()
+    assert same(before, memory.newest(3))
+
+
+def test_the_spread_of_the_members_is_that_of_bootstrapped_means():
+    # With one constant feature and no hidden layer, a member is a weighted mean of the rewards.
+    n = 64
+    agent = EnsembleAgent(
+        2,
+        1,
+        n_members=300,
+        hidden=(),
+        train_every=n,
+        n_batches=400,
+        batch_size=n,
+        learning_rate=0.05,
+        dtype=np.float64,
+    )
+    agent.memory.sample = lambda wanted: agent.memory.newest(wanted)
+    rng = np.random.default_rng(0)
+    rewards = rng.random(n) < 0.4
+    for reward in rewards:
+        agent.update(Context(0, np.ones((2, 1))), 0, int(reward))
+    x, r = agent.memory.newest(n)
+    counts = x[:, 1:]
+    means = (counts * r[:, None]).sum(axis=0) / counts.sum(axis=0)
+    predicted = agent.members(np.ones((1, 1)))[:, 0]
+    assert np.allclose(predicted, means, atol=1e-3)
+    standard_error = rewards.std() / np.sqrt(n)
+    assert predicted.std() == pytest.approx(standard_error, rel=0.15)
+
+
+def whole(agent):
+    """What the networks predict for fixed rows, without masks."""
+    networks = (
+        len(agent.network.weights[0]) if agent.network.weights[0].ndim == 3 else 1
+    )
+    rows = np.random.default_rng(5).normal(size=(networks, 4, D)).astype(agent.dtype)
+    return agent.network.evaluate(rows)
+
+
+def assert_refused(agent, played, error, words):
+    """The update is refused, and nothing is left of it."""
+    before, predicted = state_of(agent), whole(agent)
+    with pytest.raises(error, match=words):
+        agent.update(*played)
+    assert same(before, state_of(agent))
+    assert np.array_equal(predicted, whole(agent))
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("n_worlds", [None, 2])
+@pytest.mark.parametrize("value", [NAN, INF])
+@pytest.mark.parametrize("n", [9, 19])
+def test_a_training_that_fails_leaves_everything_as_it_was(n, value, n_worlds, kind):
+    # With 19 rows before, a memory of 15 loses one to the row that is refused.
+    agent = trained_agent(kind, n, n_worlds, n_batches=2, buffer_size=15)
+    losses, batches = agent.losses, []
+
+    def spoilt(x, reward):
+        batches.append(x)
+        honest = losses(x, reward)
+        return honest * (value if len(batches) == 2 else 1)
+
+    agent.losses = spoilt
+    played = visit(n, *worlds_of(agent))
+    assert_refused(agent, played, FloatingPointError, "losses must be finite")
+    del agent.losses
+    agent.update(*played)  # and it goes on
+    assert agent.n_updates == n + 1
+
+
+@EVERY_KIND
+@pytest.mark.parametrize(
+    ("place", "value", "error", "word"),
+    [
+        (0, Context(0, np.ones((K, D + 1))), ValueError, r"context\.features"),
+        (0, Context([0], np.ones((1, K, D))), ValueError, r"context\.features"),
+        (1, K, ValueError, "arm"),
+        (1, 1.0, TypeError, "arm"),
+        (2, NAN, ValueError, "reward"),
+        (2, "1", TypeError, "reward"),
+    ],
+)
+def test_a_refused_reward_changes_nothing(kind, place, value, error, word):
+    played = list(visit(14))
+    played[place] = value
+    agent = trained_agent(kind, 14)
+    assert_refused(agent, played, error, word)
+    if place == 0:
+        with pytest.raises(ValueError, match=word):
+            agent.propensities(value)
+
+
+@EVERY_KIND
+def test_a_learning_rate_without_measure_is_noticed(kind):
+    options = {"optimiser": "sgd", "learning_rate": 1e30, "dtype": np.float32}
+    agent = trained_agent(kind, 9, **options)
+    agent.update(*visit(9))
+    words = r"predictions must be finite.*learning rate"
+    for ask in (agent.select, agent.propensities):
+        with pytest.raises(FloatingPointError, match=words):
+            ask(visit(10)[0])
+
+
+@pytest.mark.parametrize("kind", ["ensemble", "dropout"])
+def test_a_spread_beyond_all_numbers_is_noticed(kind):
+    agent = agent_for(kind, dtype=np.float32)
+    with torch.no_grad():
+        for weight in agent.network.weights:
+            weight.copy_(torch.randn(weight.shape) * 1e15)
+    context = visit(10)[0]
+    with pytest.raises(FloatingPointError, match=r"scores must be finite"):
+        agent.scores(context)
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("n_worlds", [None, 2])
+def test_the_same_seed_gives_the_same_agent_and_another_seed_another(kind, n_worlds):
+    worlds = () if n_worlds is None else (n_worlds,)
+
+    def history(seed, reseed=None):
+        agent = agent_for(kind, n_worlds, seed=seed)
+        if reseed is not None:
+            agent.scores(visit(99, *worlds)[0])
+            agent.reseed(reseed)
+        scores = []
+        for step in range(30):
+            played = visit(step, *worlds)
+            scores.append(agent.scores(played[0]))
+            agent.update(*played)
+        return np.array(scores)
+
+    assert (history(1) == history(1)).all()
+    assert (history(1) != history(2)).all()
+    # Reseeded before the first update, an agent is as one born with that seed.
+    assert (history(2, reseed=1) == history(1)).all()
+
+
+@EVERY_KIND
+def test_a_new_seed_after_the_first_update_changes_luck_and_not_what_was_learnt(kind):
+    agent, twin = (trained_agent(kind, 14, seed=1) for _ in range(2))
+    before = state_of(agent)
+    agent.reseed(8)
+    assert same(before, state_of(agent))
+    for one in (agent, twin):
+        one.update(*visit(14))
+    assert not same(weights_of(agent), weights_of(twin))
+
+
+@EVERY_KIND
+def test_copies_go_their_own_ways(kind):
+    agent = trained_agent(kind, 14, 2)
+    before, twin = state_of(agent), copy.deepcopy(agent)
+    for step in range(14, 30):
+        twin.update(*visit(step, 2))
+    assert same(before, state_of(agent))
+    for step in range(14, 30):
+        agent.update(*visit(step, 2))
+    assert same(state_of(agent), state_of(twin))
+    context = visit(40, 2)[0]
+    assert np.array_equal(agent.scores(context), twin.scores(context))
+
+
+@pytest.mark.parametrize("kind", ["ensemble, thompson", "dropout, thompson"])
+def test_it_learns_what_customers_like(kind):
+    family, options = KINDS[kind]
+    options = options | {"train_every": 20, "n_batches": 2}
+    agents = {
+        "neural": family(50, 9, n_worlds=4, **options),
+        "random": RandomAgent(50, n_worlds=4),
+    }
+    history = run_experiment(agents, range(4), 2000, progress=False)
+    neural, random = history.expected_reward[:, :, 1000:].mean(axis=(-1, -2))
+    oracle = history.optimal_reward[0, :, 1000:].mean()
+    assert isinstance(agents["neural"], Agent)
+    assert neural > (random + oracle) / 2
+
+
+COMMON = [
+    ({"n_arms": 0}, ValueError, "n_arms"),
+    ({"n_features": 0}, ValueError, "n_features"),
+    ({"n_features": 2.0}, TypeError, "n_features"),
+    ({"n_worlds": 0}, ValueError, "n_worlds"),
+    ({"hidden": (5, 0)}, ValueError, "hidden"),
+    ({"hidden": (5.0,)}, TypeError, "hidden"),
+    ({"policy": "greedy"}, ValueError, r"policy.*\['ucb', 'thompson'\].*'greedy'"),
+    ({"train_every": 0}, ValueError, "train_every"),
+    ({"batch_size": 65, "buffer_size": 64}, ValueError, "buffer_size"),
+    ({"seed": [1, 2]}, ValueError, "seed.*1 worlds.*2"),
+    ({"windows": 9}, TypeError, "windows"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        *COMMON,
+        ({"beta": -0.1}, ValueError, "beta"),
+        ({"beta": NAN}, ValueError, "beta"),
+        ({"n_members": 0}, ValueError, "n_members must be at least 1: got 0"),
+        ({"n_members": 2.0}, TypeError, "n_members"),
+    ],
+)
+def test_arguments_of_an_ensemble_are_checked(arguments, error, words):
+    with pytest.raises(error, match=words):
+        EnsembleAgent(**({"n_arms": K, "n_features": D} | arguments))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        *COMMON,
+        ({"alpha": -0.1}, ValueError, "alpha"),
+        ({"dropout": 1.0}, ValueError, r"dropout must lie in \[0, 1\): got 1.0"),
+        ({"dropout": -0.1}, ValueError, "dropout"),
+        ({"dropout": "a"}, TypeError, "dropout"),
+        ({"n_masks": 0}, ValueError, "n_masks must be at least 1: got 0"),
+        ({"n_masks": 1.0}, TypeError, "n_masks"),
+        ({"hidden": ()}, ValueError, "hidden must have a layer.*got none"),
+    ],
+)
+def test_arguments_of_dropout_are_checked(arguments, error, words):
+    with pytest.raises(error, match=words):
+        MCDropoutAgent(**({"n_arms": K, "n_features": D} | arguments))
+
+
+def test_the_size_of_the_memory_is_checked():
+    with pytest.raises(ValueError, match="n_members"):
+        BootstrapMemory(5, 2, 0)
+    assert isinstance(BootstrapMemory(5, 2, 1), ReplayBuffer)

@@ -1,0 +1,555 @@
+import copy
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+from scipy.special import expit
+
+from zoolib.agents import (
+    Context,
+    EpsilonGreedyAgent,
+    LinearAgent,
+    LinTSAgent,
+    LinUCBAgent,
+)
+from zoolib.agents.linear import LEAST_VARIANCE
+
+NAN, INF = float("nan"), float("inf")
+ALPHA, RIDGE, K, D = 0.7, 2.5, 4, 3
+
+
+def normal(seed, *shape):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def state_of(agent):
+    p = agent.posterior
+    return [p.A, p.b, p.A_inv, p.mean, p.prior]
+
+
+def same(before, after):
+    return all(np.array_equal(x, y) for x, y in zip(before, after, strict=True))
+
+
+def close(before, after):
+    return all(np.allclose(x, y, atol=1e-9) for x, y in zip(before, after, strict=True))
+
+
+def visit(step, *worlds, k=K, clicks=False):
+    """A context, an arm, and a reward or a click that depends on both."""
+    rng = np.random.default_rng([step, 3])
+    features = rng.normal(size=(*worlds, k, D))
+    arm = rng.integers(k, size=worlds)
+    x = np.take_along_axis(features, arm[..., None, None], axis=-2)[..., 0, :]
+    reward = x[..., 0] - 0.5 * x[..., 1] + 0.3 * arm + rng.normal(size=worlds)
+    if clicks:
+        reward = (reward > 0).astype(float)
+    context = Context(np.zeros(worlds, int), features)
+    return (context, arm, reward) if worlds else (context, int(arm), float(reward))
+
+
+def of_world(played, w):
+    context, arm, reward = played
+    return context.of_world(w), int(arm[w]), float(reward[w])
+
+
+def taught(kind, *, n=30, n_worlds=None, **options):
+    agent = kind(K, D, ridge=RIDGE, n_worlds=n_worlds, **options)
+    for step in range(n):
+        agent.update(*visit(step, *([n_worlds] if n_worlds else []), clicks=True))
+    return agent
+
+
+# --- Thompson sampling -------------------------------------------------------------------------
+
+
+def draws(agent, context, n=6000):
+    return np.array([agent.scores(context) for _ in range(n)])
+
+
+def assert_normal(drawn, mean, covariance):
+    """Means, covariances and, after whitening, the shape are those of the normal distribution."""
+    n = len(drawn)
+    root = np.linalg.cholesky(covariance)
+    white = np.linalg.solve(root, (drawn - mean).T).T
+    k = len(mean)
+    assert (abs(white.mean(axis=0)) < 4.5 / np.sqrt(n)).all()
+    error = np.sqrt((1 + np.eye(k)) / n)
+    assert (abs(white.T @ white / n - np.eye(k)) < 4.5 * error).all()
+    assert min(stats.kstest(white, "norm", axis=0).pvalue) > 0.0005
+
+
+@pytest.mark.parametrize("options", [{}, {"discount": 0.9}, {"link": "logit"}])
+def test_arms_with_models_of_their_own_are_drawn_independently(options):
+    agent = taught(LinTSAgent, alpha=ALPHA, **options)
+    context = visit(99)[0]
+    A, b = agent.posterior.A, agent.posterior.b
+    mean = [x @ np.linalg.solve(A[a], b[a]) for a, x in enumerate(context.features)]
+    variance = [x @ np.linalg.solve(A[a], x) for a, x in enumerate(context.features)]
+    covariance = ALPHA**2 * np.diag(variance)
+    assert_normal(draws(agent, context), np.array(mean), covariance)
+
+
+@pytest.mark.parametrize("options", [{}, {"discount": 0.9}])
+def test_arms_of_one_model_are_drawn_together(options):
+    agent = taught(LinTSAgent, alpha=ALPHA, shared=True, n=6, **options)
+    x = visit(99)[0].features[:D]
+    context = Context(0, x[[0, 1, 2, 1]])
+    A, b = agent.posterior.A, agent.posterior.b
+    drawn = draws(agent, context)
+    assert (drawn[:, 1] == drawn[:, 3]).all()
+    covariance = ALPHA**2 * x @ np.linalg.solve(A, x.T)
+    assert_normal(drawn[:, :3], x @ np.linalg.solve(A, b), covariance)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_propensities_estimate_the_normal_probability_that_an_arm_wins(shared):
+    agent = LinTSAgent(2, D, ALPHA, RIDGE, shared=shared)
+    for step in range(12):
+        agent.update(*visit(step, k=2))
+    context = visit(99, k=2)[0]
+    first, second = context.features
+    A, b = agent.posterior.A, agent.posterior.b
+    if shared:
+        difference = first - second
+        mean = difference @ np.linalg.solve(A, b)
+        variance = difference @ np.linalg.solve(A, difference)
+    else:
+        mean = first @ np.linalg.solve(A[0], b[0])
+        mean -= second @ np.linalg.solve(A[1], b[1])
+        variance = first @ np.linalg.solve(A[0], first)
+        variance += second @ np.linalg.solve(A[1], second)
+    chance = stats.norm.cdf(mean / (ALPHA * np.sqrt(variance)))
+    assert 0.02 < chance < 0.98
+    estimates = np.array([agent.propensities(context) for _ in range(40)])
+    assert agent.n_draws == 100
+    assert np.allclose(estimates.sum(axis=1), 1)
+    error = np.sqrt(chance * (1 - chance) / 4000)
+    assert abs(estimates[:, 0].mean() - chance) < 4 * error
+    spread = np.sqrt(chance * (1 - chance) / 100)
+    assert 0.6 * spread < estimates[:, 0].std() < 1.4 * spread
+    shown = np.mean([agent.select(context) == 0 for _ in range(4000)])
+    assert abs(shown - chance) < 4 * error
+    assert agent.propensities(context, [False, True]).tolist() == [0, 1]
+
+
+def test_without_noise_a_draw_is_the_prediction():
+    for shared in (False, True):
+        sure, greedy = (
+            taught(kind, shared=shared, **options)
+            for kind, options in ((LinTSAgent, {"alpha": 0}), (LinearAgent, {}))
+        )
+        context = visit(99)[0]
+        assert np.allclose(sure.scores(context), greedy.scores(context))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"shared": True},
+        {"link": "logit"},
+        {"shared": True, "link": "logit", "window": 9},
+        {"discount": 0.95, "dtype": np.float32},
+        {"shared": True, "dtype": np.float32},
+    ],
+)
+def test_a_world_alone_is_played_as_beside_others(options):
+    seeds = [4, 9]
+    together = LinTSAgent(K, D, ALPHA, RIDGE, 2, seed=seeds, **options)
+    alone = [LinTSAgent(K, D, ALPHA, RIDGE, seed=seed, **options) for seed in seeds]
+    for step in range(400):  # more throws than a block
+        played = visit(step % 50, 2, clicks=True)
+        scores = together.scores(played[0])
+        arm = together.select(played[0])
+        assert scores.dtype == options.get("dtype", np.float64)
+        for w, agent in enumerate(alone):
+            context, _, reward = of_world(played, w)
+            near = 1e-3 if "dtype" in options else 1e-9
+            assert np.allclose(agent.scores(context), scores[w], rtol=near, atol=near)
+            assert agent.select(context) == arm[w]
+            if step < 40:
+                agent.update(context, int(arm[w]), reward)
+        if step < 40:
+            together.update(played[0], arm, played[2])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_seed_decides_what_is_drawn(shared):
+    def history(seed):
+        agent = LinTSAgent(K, D, ALPHA, seed=seed, shared=shared)
+        arms = []
+        for step in range(60):
+            context, _, reward = visit(step)
+            arms.append(agent.select(context))
+            agent.update(context, arms[-1], reward)
+        return arms
+
+    assert history(1) == history(1) != history(2)
+    assert len(set(history(1))) == K
+
+
+# --- The logit link ----------------------------------------------------------------------------
+
+
+class Newton:
+    """One step of Newton's method a click, by explicit matrices; rows are kept to be taken out."""
+
+    def __init__(self, discount=1.0, window=None):
+        self.A, self.b = RIDGE * np.eye(D), np.zeros(D)
+        self.discount, self.window, self.rows = discount, window, []
+
+    def learn(self, x, r):
+        theta = np.linalg.solve(self.A, self.b)
+        p = 1 / (1 + np.exp(-x @ theta))
+        w = max(p * (1 - p), LEAST_VARIANCE)
+        # The curvature of the log-likelihood and of the prior, then a step along the gradient.
+        self.A = self.discount * self.A + w * np.outer(x, x)
+        moved = theta + np.linalg.solve(self.A, (r - p) * x)
+        self.b = self.A @ moved
+        self.rows.append((x, w, x @ theta + (r - p) / w))
+        if self.window and len(self.rows) > self.window:
+            x, w, target = self.rows.pop(0)
+            self.A = self.A - w * np.outer(x, x)
+            self.b = self.b - w * target * x
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+@pytest.mark.parametrize("forget", [{}, {"discount": 0.95}, {"window": 15}])
+def test_a_click_is_one_newton_step_of_a_shared_model(forget, n_worlds):
+    worlds = (n_worlds,) if n_worlds else ()
+    options = {"shared": True, "link": "logit", "n_worlds": n_worlds, **forget}
+    greedy, bold = (
+        LinearAgent(K, D, RIDGE, **options),
+        LinUCBAgent(K, D, ALPHA, RIDGE, **options),
+    )
+    expected = [Newton(**forget) for _ in range(n_worlds or 1)]
+    for step in range(60):
+        played = visit(step, *worlds, clicks=True)
+        scores, bounds = greedy.scores(played[0]), bold.scores(played[0])
+        for agent in (greedy, bold):
+            agent.update(*played)
+        for w, newton in enumerate(expected):
+            at = (w,) if worlds else ()
+            context, arm, click = of_world(played, w) if worlds else played
+            x, theta = context.features, np.linalg.solve(newton.A, newton.b)
+            width = np.sqrt((x * np.linalg.solve(newton.A, x.T).T).sum(axis=1))
+            assert np.allclose(scores[at], x @ theta, atol=1e-8)
+            assert np.allclose(bounds[at], x @ theta + ALPHA * width, atol=1e-8)
+            newton.learn(context.features[arm], click)
+            assert np.allclose(greedy.posterior.A[at], newton.A, atol=1e-8)
+            assert np.allclose(greedy.posterior.b[at], newton.b, atol=1e-8)
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+@pytest.mark.parametrize("forget", [{}, {"discount": 0.9}])
+def test_a_click_is_one_newton_step_of_the_arms_own_model(forget, n_worlds):
+    worlds = (n_worlds,) if n_worlds else ()
+    agent = LinearAgent(K, D, RIDGE, n_worlds, link="logit", **forget)
+    expected = [[Newton(**forget) for _ in range(K)] for _ in range(n_worlds or 1)]
+    for step in range(60):
+        played = visit(step, *worlds, clicks=True)
+        if step % 3 == 0:  # a reward between 0 and 1 is a share of clicks
+            played = (*played[:2], played[2] * 0.25)
+        agent.update(*played)
+        for w, models in enumerate(expected):
+            context, arm, click = of_world(played, w) if worlds else played
+            models[arm].learn(context.features[arm], click)
+    A = np.array([[model.A for model in models] for models in expected])
+    theta = [[np.linalg.solve(m.A, m.b) for m in models] for models in expected]
+    assert np.allclose(agent.posterior.A, A if worlds else A[0], atol=1e-8)
+    assert np.allclose(agent.posterior.mean, theta if worlds else theta[0], atol=1e-8)
+
+
+def test_a_window_of_clicks_forgets_what_leaves_it_whichever_arm_it_showed():
+    agent = LinearAgent(K, D, RIDGE, link="logit", window=10)
+    rows = []
+    for step in range(80):
+        context, arm, click = visit(step, clicks=True)
+        x = context.features[arm]
+        p = expit(x @ agent.posterior.mean[arm])
+        w = max(p * (1 - p), LEAST_VARIANCE)
+        rows.append((arm, x, w, x @ agent.posterior.mean[arm] + (click - p) / w))
+        agent.update(context, arm, click)
+        A, b = np.stack([RIDGE * np.eye(D)] * K), np.zeros((K, D))
+        for place, row, weight, target in rows[-10:]:
+            A[place] += weight * np.outer(row, row)
+            b[place] += weight * target * row
+        assert np.allclose(agent.posterior.A, A, atol=1e-8)
+        assert np.allclose(agent.posterior.b, b, atol=1e-8)
+
+
+def test_many_clicks_lead_close_to_the_best_explanation_of_all():
+    rng = np.random.default_rng(0)
+    truth = np.array([0.8, -0.6, 0.3])
+    agent = LinearAgent(1, D, ridge=RIDGE, link="logit")
+    x = rng.normal(size=(3000, D))
+    clicks = (rng.random(3000) < expit(x @ truth)).astype(int)
+    for row, click in zip(x, clicks, strict=True):
+        agent.update(Context(0, row[None]), 0, int(click))
+
+    def loss(theta):
+        log_odds = x @ theta
+        lost = np.logaddexp(0, log_odds) - clicks * log_odds
+        return lost.sum() + RIDGE / 2 * theta @ theta
+
+    best = optimize.minimize(loss, np.zeros(D), method="BFGS").x
+    p = expit(x @ best)
+    curvature = RIDGE * np.eye(D) + (x * (p * (1 - p))[:, None]).T @ x
+    error = np.sqrt(np.diag(np.linalg.inv(curvature)))
+    # Nearer to the posterior's mode than a third of its width.
+    assert (abs(agent.posterior.mean[0] - best) < error / 3).all()
+    width = np.sqrt(np.diag(agent.posterior.A_inv[0]))
+    assert np.allclose(width, error, rtol=0.05)
+
+
+def test_a_click_that_was_certain_still_counts_a_little():
+    agent = LinearAgent(1, 1, link="logit")
+    agent.posterior.reset((), mean=[60.0])
+    agent.update(Context(0, [[1.0]]), 0, 0.0)  # p (1 - p) is 0 in double precision
+    assert agent.posterior.A.item() == pytest.approx(1 + LEAST_VARIANCE, rel=1e-12)
+    assert agent.posterior.mean.item() == pytest.approx(60 - 1 / (1 + LEAST_VARIANCE))
+
+
+@pytest.mark.parametrize("forget", [{}, {"discount": 0.95}, {"window": 12}])
+@pytest.mark.parametrize("shared", [False, True])
+def test_log_odds_in_single_precision_stay_close(shared, forget):
+    single, double = (
+        taught(
+            LinUCBAgent,
+            n=200,
+            n_worlds=2,
+            link="logit",
+            shared=shared,
+            dtype=dtype,
+            **forget,
+        )
+        for dtype in (np.float32, np.float64)
+    )
+    context = visit(99, 2)[0]
+    assert single.posterior.mean.dtype == np.float32
+    assert single.scores(context).dtype == np.float32
+    assert np.allclose(single.scores(context), double.scores(context), atol=2e-3)
+    assert not np.array_equal(single.scores(context), double.scores(context))
+
+
+@pytest.mark.parametrize("reward", [-0.01, 1.01, 7])
+@pytest.mark.parametrize("n_worlds", [None, 2])
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_is_no_click_changes_nothing(reward, n_worlds, shared):
+    options = {"window": 5, "link": "logit", "shared": shared}
+    agent = taught(LinUCBAgent, n_worlds=n_worlds, **options)
+    before, rows = state_of(agent), len(agent._recent)
+    context, arm, _ = visit(99, *([n_worlds] if n_worlds else []))
+    wrong = [0.5, reward] if n_worlds else reward
+    with pytest.raises(ValueError, match=r"reward must lie in \[0, 1\] with a logit"):
+        agent.update(context, arm, wrong)
+    assert same(before, state_of(agent))
+    assert len(agent._recent) == rows
+
+
+@pytest.mark.parametrize("kind", [LinearAgent, LinUCBAgent, LinTSAgent])
+def test_a_link_must_be_known(kind):
+    with pytest.raises(ValueError, match=r"link must be one of.*identity.*'probit'"):
+        kind(K, D, link="probit")
+
+
+# --- Greedy agents -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+@pytest.mark.parametrize("options", [{}, {"shared": True}, {"link": "logit"}])
+def test_a_greedy_agent_is_a_linucb_that_weighs_no_uncertainty(options, n_worlds):
+    greedy = taught(LinearAgent, n_worlds=n_worlds, **options)
+    timid = taught(LinUCBAgent, alpha=0.0, n_worlds=n_worlds, **options)
+    odd = taught(EpsilonGreedyAgent, n_worlds=n_worlds, **options)
+    for step in range(20):
+        context = visit(step, *([n_worlds] if n_worlds else []))[0]
+        scores = timid.scores(context)
+        assert np.allclose(greedy.scores(context), scores, rtol=0, atol=1e-12)
+        assert np.array_equal(greedy.scores(context), odd.scores(context))
+        assert np.array_equal(greedy.select(context), scores.argmax(axis=-1))
+
+
+# --- Arms that come and go ---------------------------------------------------------------------
+
+FORGET = [
+    {},
+    {"discount": 0.9},
+    {"window": 11},
+    {"link": "logit"},
+    {"link": "logit", "window": 11},
+]
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+@pytest.mark.parametrize("forget", FORGET)
+@pytest.mark.parametrize("seed", range(3))
+def test_an_agent_is_as_if_its_arms_had_always_been_those_that_stay(
+    seed, forget, n_worlds
+):
+    """A name for each arm: a second agent has all of them from the start, and never loses one."""
+    rng, worlds = np.random.default_rng(seed), (n_worlds,) if n_worlds else ()
+    total, options = 30, {"n_worlds": n_worlds, **forget}
+    agent = LinUCBAgent(3, D, ALPHA, RIDGE, **options)
+    whole = LinUCBAgent(total, D, ALPHA, RIDGE, **options)
+    names, used = [0, 1, 2], 3
+    for _ in range(150):
+        what = rng.choice(["play"] * 8 + ["add", "remove", "restock"])
+        if what == "add" and len(names) < 6 and used < total - 2:
+            n = int(rng.integers(1, 3))
+            new = list(range(used, used + n))
+            means = [None, (D,), (n, D), (*worlds, n, D)]
+            mean = means[rng.integers(4)]
+            mean = mean and rng.normal(size=mean)
+            ridge = [None, 0.8][rng.integers(2)]
+            agent.add_arms(n, mean, ridge)
+            at = (*[slice(None)] * len(worlds), slice(new[0], new[-1] + 1))
+            whole.posterior.reset(at, mean, ridge)
+            names, used = names + new, used + n
+        elif what == "remove" and len(names) > 2:
+            gone = rng.permutation(len(names))[: rng.integers(1, len(names))]
+            agent.remove_arms(gone if rng.random() < 0.5 else gone.tolist())
+            names = [name for i, name in enumerate(names) if i not in gone]
+        elif what == "restock":
+            arms = rng.integers(len(names), size=(*worlds, 1))
+            agent.restock(arms)
+            whole.restock(np.array(names)[arms])
+        k = len(names)
+        assert agent.n_arms == k
+        features = np.zeros((*worlds, total, D))
+        features[..., names, :] = rng.normal(size=(*worlds, k, D))
+        context = Context(np.zeros(worlds, int), features[..., names, :])
+        everything = Context(np.zeros(worlds, int), features)
+        expected = whole.scores(everything)[..., names]
+        assert np.allclose(agent.scores(context), expected, rtol=0, atol=1e-8)
+        arm = rng.integers(k, size=worlds)
+        name, reward = np.array(names)[arm], rng.random(worlds)
+        if not worlds:
+            arm, name, reward = int(arm), int(name), float(reward)
+        agent.update(context, arm, reward)
+        whole.update(everything, name, reward)
+        kept = whole.posterior.A[..., names, :, :]
+        assert np.allclose(agent.posterior.A, kept, atol=1e-8)
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+@pytest.mark.parametrize("forget", FORGET)
+def test_a_shared_model_keeps_what_it_knows_whichever_arms_there_are(forget, n_worlds):
+    worlds = (n_worlds,) if n_worlds else ()
+    options = {"n_worlds": n_worlds, "shared": True, "ridge": RIDGE, **forget}
+    agent, steady = LinUCBAgent(K, D, **options), LinUCBAgent(K, D, **options)
+    for step in range(60):
+        if step % 20 == 5:
+            agent.add_arms(2)
+        if step % 20 == 15:
+            agent.remove_arms([1, 0])
+        n = K + 2 * (5 <= step % 20 < 15)
+        context, arm, reward = visit(step, *worlds, clicks=True)
+        extra = context.features[..., : n - K, :]
+        features = np.concatenate((context.features, extra), axis=-2)
+        wide = Context(context.user_id, features)
+        scores = agent.scores(wide)
+        assert scores.shape == (*worlds, n)
+        assert np.allclose(scores[..., :K], steady.scores(context))
+        agent.update(wide, arm, reward)
+        steady.update(context, arm, reward)
+        assert close(state_of(agent), state_of(steady))
+
+
+@pytest.mark.parametrize("kind", [LinTSAgent, EpsilonGreedyAgent, LinearAgent])
+def test_all_linear_agents_choose_among_the_arms_they_now_have(kind):
+    options = {"epsilon": 1.0} if kind is EpsilonGreedyAgent else {}
+    agent = kind(2, D, **options)
+    agent.add_arms(3)
+    same_for_all = Context(0, np.ones((5, D)))
+    assert {agent.select(same_for_all) for _ in range(100)} == set(range(5))
+    assert agent.propensities(same_for_all).shape == (5,)
+    agent.remove_arms([0, 2, 4])
+    same_for_all = Context(0, np.ones((2, D)))
+    assert {agent.select(same_for_all) for _ in range(60)} == {0, 1}
+    with pytest.raises(ValueError, match=r"context\.features.*\(2, 3\).*\(5, 3\)"):
+        agent.select(Context(0, np.ones((5, D))))
+    with pytest.raises(ValueError, match="arm must lie in 0 … 1: got 2"):
+        agent.update(same_for_all, 2, 1.0)
+
+
+def test_a_new_arm_with_a_firm_belief_is_shown_for_it():
+    agent = taught(LinUCBAgent, alpha=0.1)
+    agent.add_arms(1, mean=[9.0, 0, 0], ridge=100.0)
+    features = np.tile([1.0, 0, 0], (K + 1, 1))
+    scores = agent.scores(Context(0, features))
+    assert scores[-1] == pytest.approx(9 + 0.1 / 10)
+    assert agent.select(Context(0, features)) == K
+
+
+@pytest.mark.parametrize(
+    ("shared", "way", "arguments", "error", "words"),
+    [
+        (False, "add_arms", {"n": 0}, ValueError, ["n must be at least 1"]),
+        (False, "add_arms", {"n": 1.0}, TypeError, ["n must be a whole"]),
+        (False, "add_arms", {"n": 2, "mean": [1.0]}, ValueError, ["mean", "(1,)"]),
+        (False, "add_arms", {"n": 2, "mean": 1.0}, ValueError, ["mean", "()"]),
+        (
+            False,
+            "add_arms",
+            {"n": 2, "mean": np.ones((3, D))},
+            ValueError,
+            ["mean", "(3, 3)"],
+        ),
+        (False, "add_arms", {"n": 2, "mean": [NAN] * D}, ValueError, ["mean"]),
+        (False, "add_arms", {"n": 2, "ridge": 0}, ValueError, ["ridge"]),
+        (False, "add_arms", {"n": 2, "ridge": "1"}, TypeError, ["ridge"]),
+        (
+            False,
+            "add_arms",
+            {"n": 2, "mean": [1.0] * D, "ridge": INF},
+            ValueError,
+            ["ridge"],
+        ),
+        (True, "add_arms", {"n": 0}, ValueError, ["n must be at least 1"]),
+        (True, "add_arms", {"n": 1, "mean": [1.0] * D}, ValueError, ["shared"]),
+        (True, "add_arms", {"n": 1, "ridge": 1.0}, ValueError, ["shared"]),
+        (None, "remove_arms", {"arms": [K]}, ValueError, ["arms", "0 … 3", "4"]),
+        (None, "remove_arms", {"arms": [0, -1]}, ValueError, ["arms", "-1"]),
+        (None, "remove_arms", {"arms": [0.0]}, TypeError, ["arms", "float64"]),
+        (None, "remove_arms", {"arms": [True]}, TypeError, ["arms", "bool"]),
+        (
+            None,
+            "remove_arms",
+            {"arms": [3, 2, 1, 0, 1]},
+            ValueError,
+            ["arms must leave one of 4"],
+        ),
+    ],
+)
+@pytest.mark.parametrize("n_worlds", [None, 2])
+def test_arms_that_cannot_come_or_go_do_not(
+    shared, way, arguments, error, words, n_worlds
+):
+    for one in (shared,) if shared is not None else (False, True):
+        agent = taught(LinUCBAgent, n_worlds=n_worlds, window=5, shared=one)
+        undisturbed = copy.deepcopy(agent)
+        with pytest.raises(error) as refusal:
+            getattr(agent, way)(**arguments)
+        assert all(word in str(refusal.value) for word in words), str(refusal.value)
+        assert agent.n_arms == K
+        assert same(state_of(agent), state_of(undisturbed))
+        for step in range(8):  # rows leave the window as they would have
+            played = visit(step, *([n_worlds] if n_worlds else []))
+            for each in (agent, undisturbed):
+                each.update(*played)
+        assert same(state_of(agent), state_of(undisturbed))
+        scores = agent.scores(played[0])
+        assert np.array_equal(scores, undisturbed.scores(played[0]))
+
+
+def test_arms_to_remove_may_be_named_twice_or_be_none():
+    agent = taught(LinUCBAgent)
+    before = state_of(agent)
+    agent.remove_arms(np.array([], int))
+    assert same(before, state_of(agent))
+    agent.remove_arms([1, 1, 3])
+    assert agent.n_arms == 2
+    stay = [x[[0, 2]] for x in before]
+    assert same(stay, state_of(agent))

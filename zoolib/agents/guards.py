@@ -1,0 +1,186 @@
+"""Rules that stand above an agent: how much must be explored, and how much may be shown.
+
+An agent maximises clicks. Floors and caps say what it must not do on the way there. They need
+probabilities, not choices, and leave exact propensities behind for the log: see Chapter 4, "Floors and
+caps".
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zoolib._checks import as_ids, as_size
+from zoolib.agents.protocol import Agent, Context, Dice
+
+
+class GuardedAgent(Agent):
+    """Let an agent choose, within floors and caps for each segment of the users.
+
+    In a segment with floor ε a visitor sees, with probability ε, an arm drawn uniformly from those
+    allowed. An arm of a group that has had its cap of the segment's recent visits, or more, is not
+    allowed; if that leaves no arm, all are.
+
+    Parameters
+    ----------
+    agent : Agent
+        Chooses and learns; it takes in every reward.
+    floor : float or array_like, shape (n_segments,), default 0.0
+        Probability ε of a uniform choice, in [0, 1].
+    cap : float or array_like, shape (n_segments,), default 1.0
+        Largest part of a segment's recent visits that one group may have, in (0, 1].
+    segment_of_user : array_like of int, shape (n_users,) or (W, n_users), optional
+        Segment of each user, 0, 1, …; one segment for all if omitted.
+    group_of_arm : array_like of int, shape (n_arms,) or (W, n_arms), optional
+        Group of each arm, for example its category or seller; each arm its own if omitted.
+    window : int, default 1000
+        Recent visits of a world, all segments together, that caps look at.
+    seed : int or sequence of int, default 0
+        Seed of the draws.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what is described here.
+
+    Examples
+    --------
+    >>> from zoolib import StaticAgent
+    >>> agent = GuardedAgent(StaticAgent([[0.1, 0.9]]), floor=0.1)
+    >>> agent.propensities(Context(0, np.eye(2)))
+    array([0.05, 0.95])
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        floor: ArrayLike = 0.0,
+        cap: ArrayLike = 1.0,
+        *,
+        segment_of_user: ArrayLike | None = None,
+        group_of_arm: ArrayLike | None = None,
+        window: int = 1000,
+        seed: int | Sequence[int] = 0,
+    ) -> None:
+        super().__init__(agent.n_arms, agent.n_worlds, seed, agent.n_features)
+        self.agent = agent
+        self.needs_truth = getattr(agent, "needs_truth", False)
+        self.segment_of_user = self._labels("segment_of_user", segment_of_user, None)
+        groups = np.arange(self.n_arms) if group_of_arm is None else group_of_arm
+        self.group_of_arm = self._labels("group_of_arm", groups, self.n_arms)
+        n_segments = 1
+        if self.segment_of_user is not None:
+            n_segments += int(self.segment_of_user.max())
+        self.floor = _parts("floor", floor, n_segments)
+        self.cap = _parts("cap", cap, n_segments)
+        if not self.cap.all():
+            raise ValueError(f"cap must be above 0: got {cap}")
+        self.window = as_size("window", window)
+        # How many of the last visits went to each group, by segment.
+        n_groups = 1 + int(self.group_of_arm.max())
+        self.exposure = np.zeros((*self._shape[:-1], n_segments, n_groups), int)
+        self._recent: deque[tuple] = deque()
+
+    def reseed(self, seed: int | Sequence[int]) -> None:
+        """Give the guard and its agent new luck, independent of each other's."""
+        self._dice = Dice(seed, self.n_worlds, "guard")
+        if hasattr(self, "agent"):
+            self.agent.reseed(seed)
+
+    def scores(self, context: Context) -> NDArray:
+        """Return the agent's own scores, shape (n_arms,) or (W, n_arms)."""
+        return self.agent.scores(context)
+
+    def allowed(self, context: Context) -> NDArray[np.bool_]:
+        """Tell which arms the caps leave for this visitor, shape (n_arms,) or (W, n_arms)."""
+        segment = self._segment(context)
+        shown = self.exposure[(*self._worlds, segment)]
+        most = self.cap[segment][..., None] * shown.sum(axis=-1, keepdims=True)
+        of_group = (shown < most) | (self.cap[segment] == 1)[..., None]
+        allowed = np.take_along_axis(of_group, self._groups(), axis=-1)
+        return allowed | ~allowed.any(axis=-1, keepdims=True)
+
+    def propensities(
+        self, context: Context, allowed: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Return the exact probability of each arm, shape (n_arms,) or (W, n_arms).
+
+        Caps yield to `allowed`, where together they would leave no arm.
+        """
+        self._check(context)
+        allowed = self._mask(allowed)
+        if (self.cap < 1).any():
+            held = allowed & self.allowed(context)
+            allowed = np.where(held.any(axis=-1, keepdims=True), held, allowed)
+        floor = self.floor[self._segment(context)][..., None]
+        best = self.agent.propensities(context, allowed)
+        any_arm = self._shares(np.zeros(self._shape), allowed)
+        return (1 - floor) * best + floor * any_arm
+
+    def select(self, context: Context) -> int | NDArray[np.int64]:
+        """Draw an arm from the propensities."""
+        return self.draw(self.propensities(context))
+
+    def draw(self, propensities: NDArray[np.float64]) -> int | NDArray[np.int64]:
+        """Draw an arm from given propensities, for a caller who logs them."""
+        steps = propensities.cumsum(axis=-1)
+        below = steps <= (self._dice.throw() * steps[..., -1])[..., None]
+        arm = below.sum(axis=-1)
+        return arm if self._worlds else int(arm)
+
+    def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
+        """Let the agent learn, and count what was shown."""
+        group = self.group_of_arm[at if self.group_of_arm.ndim == 2 else at[-1:]]
+        row = (*self._worlds, self._segment(context), group)
+        self.agent.learn(context, at, reward)
+        self.exposure[row] += 1
+        self._recent.append(row)
+        if len(self._recent) > self.window:
+            self.exposure[self._recent.popleft()] -= 1
+
+    def restock(self, arms: NDArray[np.int64]) -> None:
+        """Tell the agent that these arms now hold other products."""
+        super().restock(arms)
+        self.agent.restock(arms)
+
+    def _segment(self, context: Context) -> NDArray[np.int64]:
+        """Return the visitors' segments, shape () or (W,)."""
+        if self.segment_of_user is None:
+            return np.zeros(self._shape[:-1], int)
+        n_users = self.segment_of_user.shape[-1]
+        users = as_ids("context.user_id", context.user_id, n_users)
+        worlds = self._worlds if self.segment_of_user.ndim == 2 else ()
+        return self.segment_of_user[(*worlds, users)]
+
+    def _groups(self) -> NDArray[np.int64]:
+        return np.broadcast_to(self.group_of_arm, self._shape)
+
+    def _labels(
+        self, name: str, labels: ArrayLike | None, n: int | None
+    ) -> NDArray[np.int64] | None:
+        """Return labels 0, 1, … of n things, one row for all worlds or one each."""
+        if labels is None:
+            return None
+        labels = as_ids(name, labels, np.iinfo(np.int64).max)
+        fits = labels.ndim > 0 and labels.shape[:-1] in ((), self._shape[:-1])
+        if not fits or labels.shape[-1] != (n or max(labels.shape[-1], 1)):
+            raise ValueError(
+                f"{name} must have shape {(n or 'n_users',)}, or one such row for each world: "
+                f"got shape {labels.shape}"
+            )
+        return labels
+
+
+def _parts(name: str, value: ArrayLike, n_segments: int) -> NDArray[np.float64]:
+    """Return one number in [0, 1] for each segment."""
+    parts = np.asarray(value, np.float64)
+    if parts.shape not in ((), (n_segments,)):
+        raise ValueError(
+            f"{name} must be one number, or one for each of {n_segments} segments: got {value}"
+        )
+    if not np.all((parts >= 0) & (parts <= 1)):
+        raise ValueError(f"{name} must lie in [0, 1]: got {value}")
+    return np.broadcast_to(parts, n_segments)

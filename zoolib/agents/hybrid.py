@@ -1,0 +1,110 @@
+r"""Hybrid linear models: weights that all arms share, and weights of each arm's own.
+
+The reward of arm a is predicted by :math:`z_a^\top \beta + x_a^\top \theta_a` (Li et al. 2010, section
+3.2): what holds for all arms is learnt by :math:`\beta` from every visit, what is peculiar to an arm by
+:math:`\theta_a` from its own. See Chapter 4, "Shared and own weights together".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zoolib._checks import as_ids, as_not_negative, as_size
+from zoolib.agents.protocol import Agent, Context
+from zoolib.posterior import RidgePosterior
+
+
+class HybridLinUCBAgent(Agent):
+    r"""Show the arm of the highest bound under a hybrid linear model.
+
+    It is ridge regression on the long row in which :math:`z_a` is followed by :math:`x_a` in the block
+    of arm a, and zeros in the blocks of the others. The arms' blocks are eliminated: with
+    :math:`C_a = A_a^{-1} B_a`, where :math:`B_a = \sum x z^\top` over the arm's visits, and
+    :math:`v = z - C_a^\top x`,
+
+    .. math::
+        \text{score}_a = v^\top \hat\beta + x^\top \hat m_a
+        + \alpha \sqrt{v^\top A_0^{-1} v + x^\top A_a^{-1} x},
+
+    where :math:`\hat m_a = A_a^{-1} b_a`. A reward changes :math:`A_0` by a matrix of rank one, as it
+    does :math:`A_a`. This gives the numbers of Li et al.'s algorithm 2.
+
+    Parameters
+    ----------
+    n_arms, n_features : int
+        Numbers K of arms and k of features, all of which have shared weights.
+    own : sequence of int
+        Columns of the features, d of them, for which each arm has weights of its own, too.
+    alpha : float, default 1.0
+        Weight of the uncertainty, 0 or more.
+    ridge : float, default 1.0
+        Weight of the prior, above 0.
+    n_worlds : int, optional
+        Number of worlds W played in step.
+    seed : int or sequence of int, default 0
+        Breaks ties.
+
+    Attributes
+    ----------
+    common : RidgePosterior
+        Of the shared weights; leading axes () or (W,).
+    single : RidgePosterior
+        Of the arms' own weights as if there were no others; leading axes (K,) or (W, K).
+    C : ndarray, shape (K, d, k) or (W, K, d, k)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what is described here.
+    """
+
+    def __init__(
+        self,
+        n_arms: int,
+        n_features: int,
+        own: Sequence[int],
+        alpha: float = 1.0,
+        ridge: float = 1.0,
+        n_worlds: int | None = None,
+        *,
+        seed: int | Sequence[int] = 0,
+    ) -> None:
+        super().__init__(n_arms, n_worlds, seed, as_size("n_features", n_features))
+        self.own = as_ids("own", own, self.n_features)
+        if not (self.own.ndim == 1 and len(np.unique(self.own)) == self.own.size > 0):
+            raise ValueError(f"own must name different columns: got {own}")
+        self.alpha = as_not_negative("alpha", alpha)
+        self.common = RidgePosterior(self.n_features, ridge, self._shape[:-1])
+        self.single = RidgePosterior(len(self.own), ridge, self._shape)
+        self.C = np.zeros((*self._shape, len(self.own), self.n_features))
+
+    def scores(self, context: Context) -> NDArray[np.float64]:
+        """Return the upper confidence bounds, shape (n_arms,) or (W, n_arms)."""
+        z = self._check(context).astype(np.float64, copy=False)
+        x = z[..., self.own]
+        v = z - np.vecmat(x, self.C)
+        shared, shared_width = self.common.predict_rows(v)
+        own, own_width = self.single.predict_with_width(x)
+        return shared + own + self.alpha * np.hypot(shared_width, own_width)
+
+    def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
+        """Learn from the arm played: what its own weights leave unexplained goes to the shared ones."""
+        z = context.features[at].astype(np.float64)
+        x = z[..., self.own]
+        v = z - np.vecmat(x, self.C[at])
+        u = np.matvec(self.single.A_inv[at], x)
+        weight = 1 / (1 + np.vecdot(x, u))
+        unexplained = reward - self.single.predict(x, at)
+        self.common.update(v, unexplained, weight=weight)
+        self.single.update(x, reward, at)
+        self.C[at] += (weight[..., None] * u)[..., None] * v[..., None, :]
+
+    def restock(self, arms: NDArray[np.int64]) -> None:
+        """Begin again with the own weights of arms that now hold other products."""
+        super().restock(arms)
+        worlds = tuple(world[:, None] for world in self._worlds)
+        self.single.reset((*worlds, arms))
+        self.C[(*worlds, arms)] = 0

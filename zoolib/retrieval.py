@@ -1,0 +1,452 @@
+r"""Two-stage selection: find a few hundred promising products among a million, then choose with care.
+
+A product has an embedding :math:`e_a`, a visitor has features :math:`u`, and a shared linear model
+scores their product, entry by entry, :math:`x_a = u \circ e_a`. Its prediction
+
+.. math::  x_a^\top \theta = (u \circ \theta)^\top e_a
+
+is an inner product of a *query* :math:`u \circ \theta` with the embedding, so the products with the
+highest predictions are the answer to a maximum inner product search, for which an index need not
+look at every product. The width of a prediction is no inner product with :math:`e_a`; it is computed
+in a second stage, for the shortlist only. See Chapter 4, "A million products".
+
+The index is FAISS's (Douze et al., "The Faiss library", 2024; the inverted file is from Sivic and
+Zisserman, "Video Google", 2003).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import isqrt
+from typing import NamedTuple
+
+import faiss
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zoolib._checks import as_ids, as_not_negative, as_one_of, as_size
+from zoolib.posterior import RidgePosterior
+
+KINDS = ("exact", "ivf", "ivf8")
+# k-means learns its centres from so many products a cell; more change them little and take long.
+TRAINED_ON = 64
+# Inner products of entries below this stay finite in single precision.
+LARGEST_ENTRY = 1e15
+
+
+class ProductIndex:
+    r"""Find the products whose embeddings have the largest inner products with a query.
+
+    An inverted file (``"ivf"``) parts the products into cells, by k-means on a sample of them, and
+    looks only into the `n_probe` cells whose centres have the largest inner products with the query.
+    It may miss products; `recall` says how many. ``"ivf8"`` also stores each entry in 8 bits, which is
+    faster to read. ``"exact"`` looks at all products.
+
+    Parameters
+    ----------
+    embeddings : array_like, shape (n_products, d)
+        One row a product; its number is the product's id. An exact index may begin with none.
+    kind : {"exact", "ivf", "ivf8"}, default "exact"
+        How to look.
+    n_cells : int, optional
+        Cells of an inverted file, at most one a product; :math:`\sqrt{n}` of n products if omitted.
+    n_probe : int, optional
+        Cells looked into for a query, at most `n_cells`; an eighth of them if omitted. The attribute
+        may be set later.
+    seed : int, default 0
+        Seed of the k-means: the same products and seed give the same index.
+    n_threads : int, optional
+        Threads that FAISS may compute on in this index; as many as it may elsewhere if omitted.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the kind is unknown, embeddings are not a table of finite numbers below 1e15 in size, or a
+        number of cells or probes does not fit.
+
+    Examples
+    --------
+    >>> index = ProductIndex([[1.0, 0.0], [0.0, 3.0], [1.0, 1.0]])
+    >>> ids, scores = index.search([1.0, 1.0], n=2)
+    >>> ids
+    array([1, 2])
+    >>> index.remove([1])
+    >>> index.add([[3.0, 0.0]])
+    array([3])
+    >>> index.search([1.0, 1.0], n=2)[0]
+    array([3, 2])
+    """
+
+    def __init__(
+        self,
+        embeddings: ArrayLike,
+        kind: str = "exact",
+        n_cells: int | None = None,
+        n_probe: int | None = None,
+        seed: int = 0,
+        n_threads: int | None = None,
+    ) -> None:
+        self.kind = as_one_of("kind", kind, KINDS)
+        self.n_threads = None if n_threads is None else as_size("n_threads", n_threads)
+        seed = as_size("seed", seed, least=0)
+        table = _rows("embeddings", embeddings)
+        if table.ndim != 2 or not table.shape[1]:
+            raise ValueError(
+                f"embeddings must have shape (n_products, d): got {table.shape}"
+            )
+        self.n_features = table.shape[1]
+        if kind == "exact":
+            if not n_cells is n_probe is None:
+                raise ValueError(
+                    f"n_cells and n_probe must be omitted for kind 'exact': got {n_cells} and {n_probe}"
+                )
+            self.n_cells = self._n_probe = 1
+            self._index = faiss.IndexIDMap(faiss.IndexFlatIP(self.n_features))
+        else:
+            self.n_cells = _cells(n_cells, len(table))
+            self.n_probe = -(-self.n_cells // 8) if n_probe is None else n_probe
+            with _threads(self.n_threads):
+                self._index = _inverted_file(table, self.n_cells, kind, seed)
+        self._embeddings, self._n_ids = table[:0], 0
+        self._held = np.zeros(0, bool)
+        self.add(table)
+
+    def __len__(self) -> int:
+        """Return the number of products held."""
+        return self._index.ntotal
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """Ids of the products held, in rising order, shape (len(self),)."""
+        return np.flatnonzero(self._held[: self._n_ids])
+
+    @property
+    def n_probe(self) -> int:
+        """Cells looked into for a query."""
+        return self._n_probe
+
+    @n_probe.setter
+    def n_probe(self, value: int) -> None:
+        value = as_size("n_probe", value)
+        if value > self.n_cells:
+            raise ValueError(
+                f"n_probe must be at most the {self.n_cells} cells: got {value}"
+            )
+        self._n_probe = value
+
+    def search(
+        self, queries: ArrayLike, n: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Find n products with large inner products for each query.
+
+        Where the probed cells hold fewer than n products, more cells are probed: the answer is full.
+
+        Parameters
+        ----------
+        queries : array_like, shape (..., d)
+            One query or more.
+        n : int
+            Products wanted for each, at most as many as the index holds.
+
+        Returns
+        -------
+        ids, scores : ndarray, shape (..., n)
+            The products, best first, and their inner products: with ``"ivf8"`` those of the stored
+            codes, which are near the true ones.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If queries have another width or are not finite, or n is not a whole number from 1 to the
+            number of products held.
+        """
+        table, n = self._queries(queries), self._number("n", n)
+        flat = table.reshape(-1, self.n_features)
+        with _threads(self.n_threads):
+            scores, ids = self._found(flat, n, self._n_probe)
+            probes = self._n_probe
+            while (short := (ids < 0).any(axis=1)).any():
+                probes = min(2 * probes, self.n_cells)
+                scores[short], ids[short] = self._found(flat[short], n, probes)
+        shape = (*table.shape[:-1], n)
+        return ids.reshape(shape), scores.reshape(shape)
+
+    def recall(self, queries: ArrayLike, n: int) -> NDArray[np.float64]:
+        """Return which share of each query's true best n the index finds.
+
+        Parameters
+        ----------
+        queries : array_like, shape (..., d)
+            One query or more.
+        n : int
+            Products wanted for each.
+
+        Returns
+        -------
+        ndarray, shape (...)
+            Shares in [0, 1]; an exact index has 1.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As in `search`.
+        """
+        found = self.search(queries, n)[0]
+        ids = self.ids
+        exact = faiss.IndexFlatIP(self.n_features)
+        exact.add(self._embeddings[ids])
+        flat = self._queries(queries).reshape(-1, self.n_features)
+        with _threads(self.n_threads):
+            best = ids[exact.search(flat, n)[1]]
+        pairs = zip(found.reshape(-1, n), best, strict=True)
+        shares = [np.isin(a, b, assume_unique=True).mean() for a, b in pairs]
+        return np.array(shares, float).reshape(found.shape[:-1])
+
+    def embeddings(self, ids: ArrayLike) -> NDArray[np.float32]:
+        """Return the embeddings, as they came, of products held.
+
+        Parameters
+        ----------
+        ids : array_like of int, shape (...)
+            Which products.
+
+        Returns
+        -------
+        ndarray, shape (..., d)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an id is not one of a product held.
+        """
+        return self._embeddings[self._known(ids)]
+
+    def add(self, embeddings: ArrayLike) -> NDArray[np.int64]:
+        """Take products in.
+
+        The cells of an inverted file and the range of its codes stay as they were learnt: when a good
+        part of the products has changed, build the index anew.
+
+        Parameters
+        ----------
+        embeddings : array_like, shape (n, d)
+            One row a product.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            Their ids, the next numbers: no id is ever used again.
+
+        Raises
+        ------
+        ValueError
+            If the rows have another width or are not finite; the index is then unchanged.
+        """
+        rows = _rows("embeddings", embeddings)
+        if rows.shape != (len(rows), self.n_features):
+            raise ValueError(
+                f"embeddings must have shape (n, {self.n_features}): got {rows.shape}"
+            )
+        ids = np.arange(self._n_ids, self._n_ids + len(rows))
+        if ids.size and ids[-1] >= len(self._held):  # at least double: few copies
+            room = max(ids[-1] + 1, 2 * len(self._held)) - self._n_ids
+            table, kept = self._embeddings[: self._n_ids], self._held[: self._n_ids]
+            self._embeddings = np.concatenate(
+                (table, np.empty_like(rows, shape=(room, self.n_features)))
+            )
+            self._held = np.concatenate((kept, np.zeros(room, bool)))
+        with _threads(self.n_threads):
+            self._index.add_with_ids(rows, ids)
+        self._embeddings[ids], self._held[ids] = rows, True
+        self._n_ids += len(rows)
+        return ids
+
+    def remove(self, ids: ArrayLike) -> None:
+        """Take products out.
+
+        Parameters
+        ----------
+        ids : array_like of int
+            Which products; one named twice is removed once.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an id is not one of a product held; the index is then unchanged.
+        """
+        known = self._known(ids)
+        self._index.remove_ids(faiss.IDSelectorBatch(known))
+        self._held[known] = False
+
+    def _found(
+        self, queries: NDArray[np.float32], n: int, n_probe: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return scores and ids, id -1 where the probed cells held too few products."""
+        if self.kind == "exact":
+            return self._index.search(queries, n)
+        probing = faiss.SearchParametersIVF(nprobe=n_probe)
+        return self._index.search(queries, n, params=probing)
+
+    def _queries(self, queries: ArrayLike) -> NDArray[np.float32]:
+        """Return queries as numbers of FAISS's type, checked."""
+        table = _rows("queries", queries)
+        if table.shape[-1:] != (self.n_features,):
+            raise ValueError(
+                f"queries must have shape (..., {self.n_features}): got {table.shape}"
+            )
+        return table
+
+    def _number(self, name: str, n: int) -> int:
+        """Return a number of products to find, none more than there are."""
+        n = as_size(name, n)
+        if n > len(self):
+            raise ValueError(
+                f"{name} must be at most the {len(self)} products that the index holds: got {n}"
+            )
+        return n
+
+    def _known(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """Return ids, each of a product held."""
+        known = as_ids("ids", ids, self._n_ids)
+        gone = known[~self._held[known]]
+        if gone.size:
+            raise ValueError(
+                f"ids must be of products held: got {gone.flat[0]}, removed"
+            )
+        return known
+
+
+def _inverted_file(
+    table: NDArray[np.float32], n_cells: int, kind: str, seed: int
+) -> faiss.IndexIVF:
+    """Return an inverted file without products, its cells learnt from a sample of the table."""
+    d, product = table.shape[1], faiss.METRIC_INNER_PRODUCT
+    centres = faiss.IndexFlatIP(d)
+    if kind == "ivf":
+        index = faiss.IndexIVFFlat(centres, d, n_cells, product)
+    else:
+        # What is coded is the difference to the cell's centre, a unit vector: for embeddings of about
+        # unit length a smaller range for the same 256 steps.
+        code = faiss.ScalarQuantizer.QT_8bit
+        index = faiss.IndexIVFScalarQuantizer(centres, d, n_cells, code, product, True)
+    index.cp.seed = seed % 2**31  # FAISS keeps it in 32 bits
+    index.cp.max_points_per_centroid = TRAINED_ON
+    index.cp.min_points_per_centroid = 1  # silence: few products a cell are allowed
+    index.train(table)
+    return index
+
+
+def _cells(n_cells: int | None, n_products: int) -> int:
+    """Return a number of cells, none more than there are products to fill them."""
+    if n_products == 0:
+        raise ValueError("embeddings must hold a product or more for cells: got none")
+    n_cells = isqrt(n_products) if n_cells is None else as_size("n_cells", n_cells)
+    if n_cells > n_products:
+        raise ValueError(
+            f"n_cells must be at most the {n_products} products: got {n_cells}"
+        )
+    return n_cells
+
+
+def _rows(name: str, value: ArrayLike) -> NDArray[np.float32]:
+    """Return a copy of `value` in FAISS's type, its numbers finite and small enough to multiply."""
+    with np.errstate(over="ignore"):  # what overflows is infinite, and refused below
+        rows = np.array(value, np.float32, order="C")
+    wrong = ~(np.abs(rows) < LARGEST_ENTRY)  # true for NaN, too
+    if wrong.any():
+        raise ValueError(
+            f"{name} must be finite and below {LARGEST_ENTRY:.0e} in size: got {rows[wrong][0]}"
+        )
+    return rows
+
+
+@contextmanager
+def _threads(n: int | None) -> Iterator[None]:
+    """Let FAISS compute on n threads for a while, on as many as before if n is None."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(before if n is None else n)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
+class Choice(NamedTuple):
+    """What two stages chose, and from what.
+
+    Attributes
+    ----------
+    product : int
+        The candidate with the highest score, of equals the one with the smallest id.
+    candidates : ndarray, shape (n,)
+        Ids of the shortlist, in rising order.
+    scores : ndarray, shape (n,)
+        Their upper confidence bounds.
+    """
+
+    product: int
+    candidates: NDArray[np.int64]
+    scores: NDArray[np.float64]
+
+
+def two_stage(
+    index: ProductIndex,
+    posterior: RidgePosterior,
+    visitor: ArrayLike,
+    alpha: float,
+    n_candidates: int = 500,
+    weights: ArrayLike | None = None,
+) -> Choice:
+    r"""Choose a product: retrieve a shortlist, then take its highest upper confidence bound.
+
+    Parameters
+    ----------
+    index : ProductIndex
+        The products' embeddings :math:`e_a`.
+    posterior : RidgePosterior
+        A shared linear model of rows :math:`x_a = u \circ e_a`.
+    visitor : array_like, shape (d,)
+        The visitor's features u; ones for a model without a visitor.
+    alpha : float
+        Weight of the width in the bound, 0 or more.
+    n_candidates : int, default 500
+        Largest size of the shortlist, at most as many as the index holds.
+    weights : array_like, shape (d,) or (m, d), optional
+        Weights :math:`\theta` to retrieve by, the posterior's mean if omitted. Each of m rows brings
+        :math:`\lceil n / m \rceil` candidates; one that several bring counts once.
+
+    Returns
+    -------
+    Choice
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument does not fit the others, or is not finite.
+    """
+    alpha = as_not_negative("alpha", alpha)
+    n = index._number("n_candidates", n_candidates)
+    if posterior.shape or posterior.n_features != index.n_features:
+        raise ValueError(
+            f"posterior must be one model of {index.n_features} features: "
+            f"got shape {posterior.shape} and {posterior.n_features} features"
+        )
+    u = _rows("visitor", visitor)
+    if u.shape != (index.n_features,):
+        raise ValueError(
+            f"visitor must have shape ({index.n_features},): got {u.shape}"
+        )
+    theta = np.atleast_2d(
+        _rows("weights", posterior.mean if weights is None else weights)
+    )
+    m = len(theta)
+    if theta.shape != (m, index.n_features) or not 1 <= m <= n:
+        raise ValueError(
+            f"weights must have shape (m, {index.n_features}) with m from 1 to {n}: got {theta.shape}"
+        )
+    ids, _ = index.search(u * theta, -(-n // m))
+    candidates = np.unique(ids)
+    prediction, width = posterior.predict_rows(u * index.embeddings(candidates))
+    scores = prediction + alpha * width
+    return Choice(int(candidates[scores.argmax()]), candidates, scores)
