@@ -330,6 +330,35 @@ def test_propensities_are_the_shares_of_members_that_like_an_arm_best():
     assert np.allclose(agent.propensities(context), 1 / 3)
 
 
+def test_members_vote_among_the_arms_allowed():
+    agent = by_hand(4, [0, 0, 2, [0, 1]], policy="thompson")
+    context = Context(0, np.eye(3))
+    # Two members like only what is forbidden: the rest is the same to them.
+    without = agent.propensities(context, [False, True, True])
+    assert without.tolist() == [0, (0.5 + 0.5 + 1) / 4, (0.5 + 0.5 + 1) / 4]
+    both = Context([0, 0], np.stack([np.eye(3)] * 2))
+    worlds = by_hand(2, [0, 2, [1, 2], 1], n_worlds=2, policy="thompson")
+    allowed = [[True, True, False], [True, True, True]]
+    assert worlds.propensities(both, allowed).tolist() == [
+        [0.75, 0.25, 0],
+        [0, 0.75, 0.25],
+    ]
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("n_worlds", [None, 2])
+def test_what_is_not_allowed_has_no_propensity(kind, n_worlds):
+    agent = trained_agent(kind, 12, n_worlds)
+    context = visit(60, *worlds_of(agent))[0]
+    allowed = np.ones((*worlds_of(agent), K), bool)
+    allowed[..., agent.propensities(context).argmax(axis=-1)] = False
+    share = agent.propensities(context, allowed)
+    assert (share[~allowed] == 0).all()
+    assert np.allclose(share.sum(axis=-1), 1)
+    with pytest.raises(ValueError, match="allowed must leave an arm"):
+        agent.propensities(context, np.zeros_like(allowed))
+
+
 @EVERY_KIND
 def test_arms_are_shown_as_often_as_propensities_say(kind):
     options = {"n_masks": 4000} if kind == "dropout, thompson" else {}

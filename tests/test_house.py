@@ -15,7 +15,7 @@ from tests.notebooks import ROOT, chapters
 
 FLOORS = [
     {"_checks", "_files", "_notebook", "_progress", "_random", "_threads"},
-    {"estimates", "simulator"},
+    {"choice", "estimates", "simulator"},
     {"features", "monitoring", "networks", "posterior", "replay"},
     {"agents.protocol", "offpolicy", "recommender", "retrieval"},
     {"agents.neural"},

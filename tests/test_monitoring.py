@@ -338,19 +338,18 @@ def test_a_constant_feature_correlates_with_nothing(value):
 
 
 def test_quantiles_of_clicks_are_zero_or_one():
-    rng = np.random.default_rng(9)
-    for n in (1, 20, 99, 100):
-        old, new = (
-            (rng.random(n) < p).astype(int) for p in rng.choice([0.03, 0.5, 0.97], 2)
-        )
-        quantiles = [
-            np.quantile(row, [0.05, 0.95], method="inverted_cdf") for row in (old, new)
-        ]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            change = abs(quantiles[1] - quantiles[0]) / quantiles[0]
-        sums = [sums_of(rates(), row) for row in (new, old)]
-        found = quantile_shift(sums[0], sums[1][None])
-        assert found == [np.nan_to_num(change, nan=0, posinf=np.inf).max()]
+    for n in (1, 19, 20, 21, 100):
+        rewards = [np.repeat([0, 1], [n - k, k]) for k in range(n + 1)]
+        low, high = np.quantile(rewards, [0.05, 0.95], axis=1, method="inverted_cdf")
+        sums = np.array([sums_of(rates(), row) for row in rewards])
+        for old in (0, n // 2, n):
+            wanted = np.zeros(n + 1)
+            for quantile in (low, high):
+                fell_or_rose = abs(quantile - quantile[old])
+                change = np.inf if quantile[old] == 0 else 1
+                wanted = np.maximum(wanted, np.where(fell_or_rose, change, 0))
+            reference = np.broadcast_to(sums[old], (1, *sums.shape))
+            assert quantile_shift(sums, reference)[:, 0].tolist() == wanted.tolist()
 
 
 def test_entropy_of_one_product_a_persona_is_what_the_arithmetic_says():

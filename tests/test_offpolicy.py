@@ -13,6 +13,7 @@ from zoolib import (
     FeatureEngineer,
     LinUCBAgent,
     ZooplusSimulator,
+    choice,
     mean_interval,
     true_ctr_matrix,
 )
@@ -375,7 +376,7 @@ def test_snips_stays_among_the_rewards_and_ignores_a_factor_of_the_propensities(
 def test_the_policy_that_logged_is_worth_what_was_earned():
     rng = np.random.default_rng(5)
     policy = rng.dirichlet(np.ones(4), size=300)
-    arm, propensity = op.draw(policy, rng)
+    arm, propensity = choice.draw(policy, rng)
     log = op.Log(arm, rng.random(300), propensity, 0, 4)
     for estimate in (
         op.ips(log, policy),
@@ -537,10 +538,10 @@ def test_features_that_are_not_finite_are_refused_even_of_arms_not_shown():
 
 def test_greedy_shares_ties_and_nothing_else():
     scores = [[0.1, 0.5, 0.5 + 1e-12], [0.1, 0.5, 0.5 + 1e-6], [-INF, -2, -INF]]
-    assert np.array_equal(op.greedy(scores), [[0, 0.5, 0.5], [0, 0, 1], [0, 1, 0]])
+    assert np.array_equal(choice.greedy(scores), [[0, 0.5, 0.5], [0, 0, 1], [0, 1, 0]])
     single = np.float32([[1, 1 + 1e-6, 0]])
-    assert np.array_equal(op.greedy(single), [[0.5, 0.5, 0]])
-    assert np.array_equal(op.greedy([3, 3, 3, 1]), [1 / 3, 1 / 3, 1 / 3, 0])
+    assert np.array_equal(choice.greedy(single), [[0.5, 0.5, 0]])
+    assert np.array_equal(choice.greedy([3, 3, 3, 1]), [1 / 3, 1 / 3, 1 / 3, 0])
 
 
 @pytest.mark.parametrize(
@@ -548,7 +549,7 @@ def test_greedy_shares_ties_and_nothing_else():
 )
 def test_scores_without_a_finite_best_are_refused(scores):
     with pytest.raises(ValueError, match="scores must have a finite best"):
-        op.greedy(scores)
+        choice.greedy(scores)
 
 
 def test_greedy_breaks_ties_as_agents_do():
@@ -557,7 +558,7 @@ def test_greedy_breaks_ties_as_agents_do():
     agent = LinUCBAgent(50, 29, alpha=0.1, shared=True)
     context = Context(3, features)
     agent.update(context, 7, 1)
-    policy = op.greedy(agent.scores(context))
+    policy = choice.greedy(agent.scores(context))
     shown = np.bincount([agent.select(context) for _ in range(4000)], minlength=50)
     assert np.array_equal(shown > 0, policy > 0)
     assert (shown > 0).sum() == 10
@@ -565,18 +566,18 @@ def test_greedy_breaks_ties_as_agents_do():
 
 
 def test_the_floor_is_epsilon_by_k():
-    policy = op.with_floor([[1, 0, 0, 0], [0, 0.5, 0.5, 0]], 0.2)
+    policy = choice.with_floor([[1, 0, 0, 0], [0, 0.5, 0.5, 0]], 0.2)
     assert policy == pytest.approx(
         np.array([[0.85, 0.05, 0.05, 0.05], [0.05, 0.45, 0.45, 0.05]])
     )
-    assert np.array_equal(op.with_floor([0.25, 0.75], 0), [0.25, 0.75])
-    assert np.array_equal(op.with_floor([0.25, 0.75], 1), [0.5, 0.5])
+    assert np.array_equal(choice.with_floor([0.25, 0.75], 0), [0.25, 0.75])
+    assert np.array_equal(choice.with_floor([0.25, 0.75], 1), [0.5, 0.5])
 
 
 def test_policies_that_are_none_are_refused_before_any_luck_is_used():
     rng = np.random.default_rng(0)
     state = rng.bit_generator.state
-    for use in (lambda p: op.with_floor(p, 0.1), lambda p: op.draw(p, rng)):
+    for use in (lambda p: choice.with_floor(p, 0.1), lambda p: choice.draw(p, rng)):
         with pytest.raises(
             ValueError, match=r"policy must sum to 1 .* got 0.5 in row 1"
         ):
@@ -594,12 +595,14 @@ def test_policies_that_are_none_are_refused_before_any_luck_is_used():
                 use(nothing)
     assert rng.bit_generator.state == state
     with pytest.raises(ValueError, match=r"epsilon must lie in \[0, 1\]: got 2"):
-        op.with_floor([1.0], 2)
+        choice.with_floor([1.0], 2)
 
 
 def test_arms_are_drawn_as_often_as_the_policy_says():
     policy = np.array([0.5, 0.0, 0.2, 0.3])
-    arm, propensity = op.draw(np.tile(policy, (20_000, 1)), np.random.default_rng(1))
+    arm, propensity = choice.draw(
+        np.tile(policy, (20_000, 1)), np.random.default_rng(1)
+    )
     counts = np.bincount(arm, minlength=4)
     assert counts[1] == 0
     assert stats.chisquare(counts[[0, 2, 3]], 20_000 * policy[[0, 2, 3]]).pvalue > 0.01
@@ -623,15 +626,15 @@ def test_arms_of_probability_zero_are_never_drawn():
     for policy in policies:
         shown = np.flatnonzero(policy)
         for throw, arm in ((0.0, shown[0]), (np.nextafter(1, 0), shown[-1])):
-            assert op.draw(policy, Loaded(throw)) == (arm, policy[arm])
+            assert choice.draw(policy, Loaded(throw)) == (arm, policy[arm])
 
 
 def test_draw_keeps_leading_axes():
     policy = np.random.default_rng(2).dirichlet(np.ones(3), size=(4, 5))
-    arm, propensity = op.draw(policy, np.random.default_rng(3))
+    arm, propensity = choice.draw(policy, np.random.default_rng(3))
     assert arm.shape == propensity.shape == (4, 5)
     assert propensity[2, 3] == policy[2, 3, arm[2, 3]]
-    one, of_one = op.draw([0.0, 1.0], np.random.default_rng(3))
+    one, of_one = choice.draw([0.0, 1.0], np.random.default_rng(3))
     assert (int(one), float(of_one)) == (1, 1.0)
 
 
@@ -639,8 +642,8 @@ def thompson_logs(epsilon, n_draws=10, n_logs=2000, n=2):
     """Logs of Thompson sampling among two arms of which the second seldom wins a draw."""
     rng = np.random.default_rng(6)
     draws = rng.normal([1.0, 0.0], 0.7, size=(n_draws, n_logs * n, 2))
-    policy = op.with_floor(op.greedy(draws).mean(axis=0), epsilon)
-    arm, propensity = op.draw(policy, rng)
+    policy = choice.with_floor(choice.greedy(draws).mean(axis=0), epsilon)
+    arm, propensity = choice.draw(policy, rng)
     reward = rng.random(n_logs * n) < np.array([0.3, 0.8])[arm]
     return op.Log(arm, reward, propensity, 0, 2)
 
@@ -688,7 +691,7 @@ def visits(ctr, policy, seed):
     """Who came, and the log of what the policy showed them."""
     rng = np.random.default_rng([seed, 77])
     user = rng.integers(len(ctr), size=N_VISITS)
-    arm, propensity = op.draw(policy[user], rng)
+    arm, propensity = choice.draw(policy[user], rng)
     reward = rng.random(N_VISITS) < ctr[user, arm]
     return user, op.Log(arm, reward, propensity, 1, K)
 
@@ -697,7 +700,7 @@ def visits(ctr, policy, seed):
 def estimates(shop):
     """Estimates of the target's value: arrays (500, 3) of mean, low, high; of what breaks (100, 3)."""
     ctr, best, target, features, _ = shop
-    logging = op.with_floor(best, 0.3)
+    logging = choice.with_floor(best, 0.3)
     found = {}
     for seed in range(N_LOGS):
         user, log = visits(ctr, logging, seed)
@@ -812,8 +815,8 @@ def serve(epsilon, n_worlds, n_visits):
     for _ in range(n_visits):
         user = rng.integers(1000, size=n_worlds)
         context = Context(user, features.transform(user))
-        policy = op.with_floor(op.greedy(agent.scores(context)), epsilon)
-        arm, propensity = op.draw(policy, rng)
+        policy = choice.with_floor(choice.greedy(agent.scores(context)), epsilon)
+        arm, propensity = choice.draw(policy, rng)
         reward = (rng.random(n_worlds) < ctr[index, user, arm]).astype(int)
         agent.update(context, arm, reward)
         rows.append((arm, reward, propensity))

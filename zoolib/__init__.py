@@ -14,7 +14,7 @@ floor  modules
 4      what neural agents share
 3      `recommender`, `offpolicy`, `retrieval`, and what all agents share
 2      `features`, `monitoring`, `networks`, `posterior`, `replay`
-1      `simulator`, `estimates`
+1      `simulator`, `estimates`, `choice`
 0      checks of arguments, random numbers, files, threads, bars
 ====== ===================================================
 """
@@ -38,6 +38,7 @@ from zoolib.agents import (
     StaticAgent,
 )
 from zoolib.book import claim, listing
+from zoolib.choice import draw, greedy, with_floor
 from zoolib.estimates import (
     Estimate,
     bootstrap_interval,
@@ -112,7 +113,9 @@ __all__ = [
     "claim",
     "click_rate",
     "crossing_time",
+    "draw",
     "entropy_floor",
+    "greedy",
     "lead",
     "listing",
     "mean_interval",
@@ -131,4 +134,5 @@ __all__ = [
     "static_recommenders",
     "train_recommender",
     "true_ctr_matrix",
+    "with_floor",
 ]

@@ -122,3 +122,31 @@ def as_pairs(
             f"user_id and product_id must broadcast: got shapes {users.shape} and {products.shape}"
         ) from None
     return users, products
+
+
+def as_real(
+    name: str, value: ArrayLike, shape: tuple[int, ...] | None
+) -> NDArray[np.float64]:
+    """Return a copy in double precision, if it holds real numbers in the shape wanted."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers: got dtype {array.dtype}")
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}: got {array.shape}")
+    return array.astype(np.float64)
+
+
+def every_row(
+    name: str,
+    values: NDArray,
+    held: NDArray[np.bool_],
+    wanted: str,
+    error: type[Exception] = ValueError,
+) -> None:
+    """Refuse values, one a row, of which some do not hold, and name the first row."""
+    if not np.all(held):
+        at = tuple(np.argwhere(~np.atleast_1d(held))[0])
+        row = ", ".join(map(str, at))
+        raise error(
+            f"{name} must {wanted}: got {np.atleast_1d(values)[at]} in row {row}"
+        )

@@ -31,14 +31,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._checks import as_probability, as_size
+from zoolib._checks import as_real, as_size, every_row
+from zoolib.choice import as_policy
 from zoolib.estimates import Estimate, mean_interval
 from zoolib.posterior import RidgePosterior
-
-# Probabilities may sum to 1 up to this: single precision passes, and no interval is that narrow.
-SUM_TOLERANCE = 1e-6
-# Scores that differ by less than this part of the best (or of 1) are ties, as they are for the agents.
-ROUNDING = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,12 +92,12 @@ class Log:
             raise ValueError(f"arm must have shape (n,), n >= 2: got {arm.shape}")
         if arm.dtype.kind not in "iu":
             raise TypeError(f"arm must hold whole numbers: got dtype {arm.dtype}")
-        _every_row("arm", arm, (arm >= 0) & (arm < n_arms), f"lie in 0 … {n_arms - 1}")
-        reward = _real("reward", self.reward, arm.shape)
-        _every_row("reward", reward, np.isfinite(reward), "be finite")
-        propensity = _real("propensity", self.propensity, arm.shape)
+        every_row("arm", arm, (arm >= 0) & (arm < n_arms), f"lie in 0 … {n_arms - 1}")
+        reward = as_real("reward", self.reward, arm.shape)
+        every_row("reward", reward, np.isfinite(reward), "be finite")
+        propensity = as_real("propensity", self.propensity, arm.shape)
         held = (propensity > 0) & (propensity <= 1)  # NaN is neither
-        _every_row("propensity", propensity, held, "lie in (0, 1]")
+        every_row("propensity", propensity, held, "lie in (0, 1]")
         columns = {
             "arm": arm.astype(np.int64),
             "reward": reward,
@@ -141,7 +137,7 @@ class Log:
         """
         kept = self.version == version
         if not drop_others:
-            _every_row("version", self.version, kept, f"be {version!r}")
+            every_row("version", self.version, kept, f"be {version!r}")
         if kept.sum() < 2:
             raise ValueError(
                 f"version must be that of two rows or more: got {kept.sum()} of {version!r}"
@@ -173,7 +169,7 @@ def importance_weights(log: Log, target: ArrayLike) -> NDArray[np.float64]:
     TypeError, ValueError
         If the target is not such an array. So do all functions that take one.
     """
-    target = _policy("target", target, (len(log), log.n_arms))
+    target = as_policy("target", target, (len(log), log.n_arms))
     return _of_arm(log, target) / log.propensity
 
 
@@ -286,7 +282,7 @@ def direct_method(
     -------
     Estimate
     """
-    target = _policy("target", target)
+    target = as_policy("target", target)
     predicted = _predictions(predicted, target.shape)
     return mean_interval(np.vecdot(target, predicted), level)
 
@@ -316,7 +312,7 @@ def doubly_robust(
     Dudík, Langford, Li (2011), "Doubly robust policy evaluation and learning"; Dudík, Erhan, Langford,
     Li (2014), "Doubly robust policy evaluation and optimization".
     """
-    target = _policy("target", target, (len(log), log.n_arms))
+    target = as_policy("target", target, (len(log), log.n_arms))
     predicted = _predictions(predicted, target.shape)
     weight = importance_weights(log, target)
     residual = log.reward - _of_arm(log, predicted)
@@ -356,7 +352,7 @@ def cross_fit(
             f"features must have shape {(n, log.n_arms, 'd')}: got {features.shape}"
         )
     total = features.sum(axis=(1, 2))  # finite if all are
-    _every_row("features", total, np.isfinite(total), "be finite")
+    every_row("features", total, np.isfinite(total), "be finite")
     n_folds = as_size("n_folds", n_folds, least=2)
     if n_folds > n:
         raise ValueError(f"n_folds must be at most the {n} rows: got {n_folds}")
@@ -370,126 +366,18 @@ def cross_fit(
     return predicted
 
 
-def greedy(scores: ArrayLike) -> NDArray[np.float64]:
-    """Return the policy that shows an arm of highest score, arms that tie in equal shares.
-
-    Of M posterior draws ``greedy(draws).mean(axis=0)`` is the policy of Thompson sampling, estimated
-    by the share of draws each arm wins. Choose by `draw` from this very estimate, and its propensities
-    are exact. An arm that won no draw cannot be shown, which `with_floor` mends.
-
-    Parameters
-    ----------
-    scores : array_like, shape (..., K)
-        Scores, such as an agent's; minus infinity for an arm that may not be shown.
-
-    Returns
-    -------
-    ndarray, shape (..., K)
-        Probabilities. Scores closer than rounding are ties.
-
-    Raises
-    ------
-    ValueError
-        If a score is NaN, or the best of a row not finite.
-
-    Examples
-    --------
-    >>> with_floor(greedy([0.2, 0.7, 0.7, 0.1]), epsilon=0.2)
-    array([0.05, 0.45, 0.45, 0.05])
-    """
-    scores = np.asarray(scores)
-    if scores.dtype not in ROUNDING:
-        scores = scores.astype(float)
-    best = scores.max(axis=-1, keepdims=True)  # NaN if any is
-    if not np.isfinite(best).all():
-        raise ValueError("scores must have a finite best and no NaN in every row")
-    tied = scores >= best - ROUNDING[scores.dtype] * (1 + abs(best))
-    return tied / tied.sum(axis=-1, keepdims=True)
-
-
-def with_floor(policy: ArrayLike, epsilon: float) -> NDArray[np.float64]:
-    r"""Return :math:`(1 - \varepsilon)\, \pi + \varepsilon / K`: no arm falls below the floor.
-
-    Parameters
-    ----------
-    policy : array_like, shape (..., K)
-        Probabilities, each row summing to 1.
-    epsilon : float
-        Share of visits that get an arm drawn from all K, in [0, 1].
-
-    Returns
-    -------
-    ndarray, shape (..., K)
-    """
-    policy = _policy("policy", policy)
-    epsilon = as_probability("epsilon", epsilon)
-    return (1 - epsilon) * policy + epsilon / policy.shape[-1]
-
-
-def draw(
-    policy: ArrayLike, rng: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Draw an arm from each row of a policy, and return it with the propensity to log.
-
-    Parameters
-    ----------
-    policy : array_like, shape (..., K)
-        Probabilities, each row summing to 1.
-    rng : numpy.random.Generator
-        Source of one uniform number a row.
-
-    Returns
-    -------
-    arm : ndarray of int, shape (...)
-        Never one of probability 0.
-    propensity : ndarray, shape (...)
-        Its probability.
-    """
-    policy = _policy("policy", policy)
-    edges = policy.cumsum(axis=-1)
-    throw = rng.random(policy.shape[:-1])[..., None] * edges[..., -1:]
-    arm = (throw < edges).argmax(axis=-1)
-    return arm, np.take_along_axis(policy, arm[..., None], axis=-1)[..., 0]
-
-
 def _of_arm(log: Log, values: NDArray) -> NDArray:
     """Entries (n, ...) of the arms shown, from an array (n, K, ...)."""
     return values[np.arange(len(log)), log.arm]
 
 
-def _policy(
-    name: str, value: ArrayLike, shape: tuple[int, ...] | None = None
-) -> NDArray[np.float64]:
-    """Return probabilities (..., K), if each row of them is."""
-    policy = _real(name, value, shape)
-    if policy.ndim == 0 or policy.size == 0:
-        raise ValueError(f"{name} must have shape (..., K): got {policy.shape}")
-    least = policy.min(axis=-1)  # NaN if any is
-    _every_row(name, least, least >= 0, "hold probabilities of 0 or more")
-    total = policy.sum(axis=-1)
-    _every_row(name, total, abs(total - 1) <= SUM_TOLERANCE, "sum to 1 in every row")
-    return policy
-
-
 def _predictions(value: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    predicted = _real("predicted", value, shape)
+    predicted = as_real("predicted", value, shape)
     if predicted.ndim != 2:
         raise ValueError(f"predicted must have shape (n, K): got {predicted.shape}")
     total = predicted.sum(axis=-1)  # finite if all are
-    _every_row("predicted", total, np.isfinite(total), "be finite")
+    every_row("predicted", total, np.isfinite(total), "be finite")
     return predicted
-
-
-def _real(
-    name: str, value: ArrayLike, shape: tuple[int, ...] | None
-) -> NDArray[np.float64]:
-    """Return a copy in double precision, if it holds real numbers in the shape wanted."""
-    array = np.asarray(value)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers: got dtype {array.dtype}")
-    if shape is not None and array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}: got {array.shape}")
-    return array.astype(np.float64)
 
 
 def _versions(value: ArrayLike, shape: tuple[int, ...]) -> NDArray:
@@ -498,24 +386,8 @@ def _versions(value: ArrayLike, shape: tuple[int, ...]) -> NDArray:
     if versions.dtype.kind not in "iu":
         named = np.array([isinstance(v, str) for v in versions.flat], dtype=bool)
         given = versions.reshape(-1)
-        _every_row("version", given, named, "be a whole number or a name", TypeError)
+        every_row("version", given, named, "be a whole number or a name", TypeError)
         versions = versions.astype(str)
     if versions.ndim and versions.shape != shape:
         raise ValueError(f"version must have shape {shape}: got {versions.shape}")
     return np.broadcast_to(versions, shape).copy()
-
-
-def _every_row(
-    name: str,
-    values: NDArray,
-    held: NDArray[np.bool_],
-    wanted: str,
-    error: type[Exception] = ValueError,
-) -> None:
-    """Refuse values, one a row, of which some do not hold, and name the first row."""
-    if not np.all(held):
-        at = tuple(np.argwhere(~np.atleast_1d(held))[0])
-        row = ", ".join(map(str, at))
-        raise error(
-            f"{name} must {wanted}: got {np.atleast_1d(values)[at]} in row {row}"
-        )

@@ -182,9 +182,13 @@ def flow_chart(
             for s, n in zip("AB", (start, end), strict=True)
         }
         ax.annotate("", points[1], points[0], arrowprops=style | patches)
-        middle = np.mean(points, axis=0)
+        (x, y), level = np.mean(points, axis=0), points[0][1] == points[1][1]
+        aside = (
+            {"ha": "center", "va": "bottom"} if level else {"ha": "left", "va": "top"}
+        )
+        shift = (0, 0.05) if level else (0.08, 0)
         ax.text(
-            *middle, label, ha="center", va="center", fontsize=8, color=LIGHT["muted"]
+            x + shift[0], y + shift[1], label, fontsize=8, color=LIGHT["muted"], **aside
         )
     places = np.array([place[:2] for place in boxes.values()])
     low, high = places.min(axis=0) - 0.6, places.max(axis=0) + 0.6

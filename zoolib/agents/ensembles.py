@@ -26,7 +26,7 @@ from zoolib._checks import (
 )
 from zoolib._random import stream
 from zoolib.agents.neural import NeuralAgent
-from zoolib.agents.protocol import ROUNDING, Context
+from zoolib.agents.protocol import Context
 from zoolib.networks import MLP, Generators
 from zoolib.replay import ReplayBuffer
 
@@ -168,27 +168,30 @@ class EnsembleAgent(NeuralAgent):
             drawn = drawn + self.n_members * self._worlds[0]
         return _finite(self.network.evaluate, x, drawn)
 
-    def propensities(self, context: Context) -> NDArray[np.float64]:
-        """Return the probability that `select` shows each arm, shape (K,) or (W, K).
+    def propensities(
+        self, context: Context, allowed: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Return how probable `select` is to choose each arm: see `Agent.propensities`.
 
-        With ``policy="thompson"``, the share of the members whose best arm it is.
+        With ``policy="thompson"`` this is the share of the members whose best arm it is, without error.
         """
-        x = self._check(context).astype(self.dtype, copy=False)
         if self.policy == "ucb":
-            return _shares(self.scores(context))
-        return _shares(self.members(x)).mean(axis=-2)
+            return super().propensities(context, allowed)
+        allowed = self._mask(allowed)[..., None, :]
+        x = self._check(context).astype(self.dtype, copy=False)
+        return self._shares(self.members(x), allowed).mean(axis=-2)
 
     def losses(self, x: Tensor, reward: Tensor) -> Tensor:
         """Return each member's squared error of a batch, by its own counts, shape (M,) or (W·M,)."""
         rows, counts = x[..., : self.n_features], x[..., self.n_features :]
-        errors = self.predict(rows) - self._each(reward)
+        errors = self.predict(rows) - self.repeat(reward)
         return (counts.mT.flatten(0, -2) * errors.square()).mean(dim=-1)
 
     def predict(self, x: Tensor) -> Tensor:
         """Predict the rewards of rows (..., n, d) by every member; returns shape (M, n) or (W·M, n)."""
-        return self.network(self._each(x))[..., 0]
+        return self.network(self.repeat(x))[..., 0]
 
-    def _each(self, batch: Tensor) -> Tensor:
+    def repeat(self, batch: Tensor) -> Tensor:
         """Repeat a batch, with or without worlds axis, for every member."""
         one = self.n_worlds is None
         return (batch[None] if one else batch).repeat_interleave(self.n_members, dim=0)
@@ -287,18 +290,21 @@ class MCDropoutAgent(NeuralAgent):
             return _optimistic(self.subnetworks(x), self.alpha)
         return self._masked(x, 1, self._decides)[..., 0, :]
 
-    def propensities(self, context: Context) -> NDArray[np.float64]:
-        """Estimate the probability that `select` shows each arm, shape (K,) or (W, K).
+    def propensities(
+        self, context: Context, allowed: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Estimate how probable `select` is to choose each arm: see `Agent.propensities`.
 
         With ``policy="thompson"``, the share of T fresh sub-networks whose best arm it is, so a multiple
         of 1/T, and 0 for an arm that is seldom shown. With ``policy="ucb"``, by one set of T masks.
         Decisions do not change by asking.
         """
+        allowed = self._mask(allowed)
         x = self._check(context).astype(self.dtype, copy=False)
         predicted = self._masked(x, self.n_masks, self._asks)
         if self.policy == "ucb":
-            return _shares(_optimistic(predicted, self.alpha))
-        return _shares(predicted).mean(axis=-2)
+            return self._shares(_optimistic(predicted, self.alpha), allowed)
+        return self._shares(predicted, allowed[..., None, :]).mean(axis=-2)
 
     def predict(self, x: Tensor) -> Tensor:
         """Predict the rewards of rows (..., n, d), each by a sub-network; returns shape (..., n)."""
@@ -339,10 +345,3 @@ def _finite(evaluate: Callable[..., NDArray], *arguments: object) -> NDArray:
 def _optimistic(predicted: NDArray, weight: float) -> NDArray:
     """Add the standard deviation of predictions (..., M, n) to their mean; returns shape (..., n)."""
     return predicted.mean(axis=-2) + weight * predicted.std(axis=-2)
-
-
-def _shares(scores: NDArray) -> NDArray[np.float64]:
-    """Divide 1 between the best of scores (..., K); scores closer than rounding share alike."""
-    top = scores.max(axis=-1, keepdims=True)
-    best = scores >= top - ROUNDING[scores.dtype] * (1 + abs(top))
-    return best / best.sum(axis=-1, keepdims=True)

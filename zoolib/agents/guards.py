@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from zoolib._checks import as_ids, as_size
 from zoolib.agents.protocol import Agent, Context, Dice
+from zoolib.choice import pick
 
 
 class GuardedAgent(Agent):
@@ -126,9 +127,7 @@ class GuardedAgent(Agent):
 
     def draw(self, propensities: NDArray[np.float64]) -> int | NDArray[np.int64]:
         """Draw an arm from given propensities, for a caller who logs them."""
-        steps = propensities.cumsum(axis=-1)
-        below = steps <= (self._dice.throw() * steps[..., -1])[..., None]
-        arm = below.sum(axis=-1)
+        arm = pick(propensities, self._dice.throw())
         return arm if self._worlds else int(arm)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:

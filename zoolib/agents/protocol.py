@@ -16,9 +16,8 @@ from scipy.special import ndtri
 
 from zoolib._checks import as_ids, as_seeds, as_size
 from zoolib._random import stream
+from zoolib.choice import greedy, tied
 
-# Scores that differ by less than this part of the best (or of 1) are the same number, rounded differently.
-ROUNDING = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 _BLOCK = 1024
 
 
@@ -215,9 +214,7 @@ class Agent:
         self, scores: NDArray, allowed: NDArray[np.bool_]
     ) -> NDArray[np.float64]:
         """Divide one choice among the best arms of those allowed, shape (..., n_arms)."""
-        scores = np.where(allowed, scores, -np.inf)
-        tied = _tied(scores, scores.max(axis=-1))
-        return tied / tied.sum(axis=-1, keepdims=True)
+        return greedy(np.where(allowed, scores, -np.inf))
 
     def _mask(self, allowed: ArrayLike | None) -> NDArray[np.bool_]:
         """Return which arms are allowed, checked: all if None."""
@@ -312,10 +309,10 @@ class Agent:
     def _best(self, scores: NDArray, throw: NDArray) -> int | NDArray[np.int64]:
         """Return the arm of highest score, the throw in [0, 1) deciding between ties."""
         best = scores.argmax(axis=-1)
-        tied = _tied(scores, scores[(*self._worlds, best)])
-        if np.count_nonzero(tied) > best.size:
+        ties = tied(scores, scores[(*self._worlds, best)])
+        if np.count_nonzero(ties) > best.size:
             # Number the ties 1, 2, …; the throw names one of them.
-            number = tied.cumsum(axis=-1)
+            number = ties.cumsum(axis=-1)
             named = (throw * number[..., -1]).astype(int)
             best = (number > named[..., None]).argmax(axis=-1)
         return best if self._worlds else int(best)
@@ -329,12 +326,6 @@ class Agent:
                 f"context.features must have shape {(*self._shape, d or 'd')}: got {features.shape}"
             )
         return features
-
-
-def _tied(scores: NDArray, top: NDArray) -> NDArray[np.bool_]:
-    """Tell which scores (..., K) equal the best (...), but for rounding."""
-    least = top - ROUNDING[scores.dtype] * (1 + abs(top))
-    return scores >= least[..., None]
 
 
 def _group(features: NDArray) -> tuple[NDArray, NDArray]:
