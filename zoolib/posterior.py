@@ -90,6 +90,7 @@ class RidgePosterior:
         self._prior = np.empty(self.shape, self.dtype)
         self._moments = np.empty((*self.shape, d, d + 1), self.dtype)
         self._solution = np.empty((*self.shape, d, d + 1), self.dtype)
+        self._forgets = False  # until then all factors are 1
         # A and b are not needed to go on: rows wait here until somebody asks, or the check does.
         self._waiting: list[tuple[NDArray, NDArray, NDArray, NDArray]] = []
         self._updates, self._next_check = 0, 1
@@ -226,7 +227,8 @@ class RidgePosterior:
         # One product gives both: xᵀ (A⁻¹ | θ) = (xᵀA⁻¹ | xᵀθ).
         product = np.vecmat(x, self._solution)
         squared = np.vecdot(product[..., :-1], x)
-        squared /= self._factor
+        if self._forgets:
+            squared /= self._factor
         return product[..., -1], np.sqrt(squared)
 
     def predict_rows(self, x: ArrayLike) -> tuple[NDArray, NDArray]:
@@ -307,7 +309,7 @@ class RidgePosterior:
         factor = self._factor[at] if discount == 1 else self._factor[at] * discount
         share = weight / factor
         solution = self._solution[at]
-        if np.ndim(weight) or weight < 0:
+        if not isinstance(weight, float) or weight < 0:  # np.ndim would be slow
             squared = np.vecdot(np.vecmat(x, solution[..., :-1]), x)
             if not np.all(share * squared > -1):
                 raise ValueError(
@@ -322,6 +324,7 @@ class RidgePosterior:
         if self._updates >= self._next_check:
             self.check()
         if discount != 1:
+            self._forgets = True
             self._factor[at] = factor
             if factor.min() < LEAST_FACTOR:
                 self._write_factors()
@@ -339,6 +342,7 @@ class RidgePosterior:
             :math:`\gamma` in (0, 1].
         """
         self._factor *= as_rate("discount", discount)
+        self._forgets = True
         if self._factor.min() < LEAST_FACTOR:
             self._write_factors()
 
