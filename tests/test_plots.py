@@ -1,3 +1,4 @@
+import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -82,3 +83,27 @@ def test_figures_are_the_same_bytes_each_time(tmp_path):
             plt.close(fig)
         files.append((tmp_path / name).read_bytes())
     assert files[0] == files[1]
+
+
+def test_a_flow_chart_joins_its_boxes_in_the_colours_asked_for():
+    boxes = {"a": (0, 0, "blue"), "b\nc": (2, 0, "orange"), "d": (2, 1, "ink")}
+    _, ax = plt.subplots()
+    plots.flow_chart(ax, boxes, [("a", "b\nc", "right"), ("b\nc", "d", "")])
+    drawn = {text.get_text(): text for text in ax.texts if text.get_text()}
+    assert set(drawn) == {"a", "b\nc", "d", "right"}
+    for name, (x, y, color) in boxes.items():
+        assert drawn[name].get_position() == (x, y)
+        edge = drawn[name].get_bbox_patch().get_edgecolor()
+        assert mpl.colors.to_hex(edge) == plots.LIGHT[color]
+    arrows = [text for text in ax.texts if getattr(text, "arrow_patch", None)]
+    assert [(a.xyann, a.xy) for a in arrows] == [((0, 0), (2, 0)), ((2, 0), (2, 1))]
+    assert 0 < drawn["right"].get_position()[0] < 2
+    assert not ax.axison
+    assert ax.get_xlim() == (-0.6, 2.6)
+    assert ax.get_ylim() == (-0.6, 1.6)
+
+
+def test_an_arrow_to_nowhere_is_refused():
+    _, ax = plt.subplots()
+    with pytest.raises(ValueError, match=r"arrows must join boxes \['a'\]: got 'a' to"):
+        plots.flow_chart(ax, {"a": (0, 0, "blue")}, [("a", "b", "")])

@@ -27,6 +27,8 @@ from benchmarks.neural_agents import (
     neural_ucb_ratio,
     stacking_ratio,
 )
+from benchmarks.retrieval import million
+from benchmarks.service import within_limits
 from benchmarks.static_recommender import sampling_ratio, training_ratio
 
 
@@ -98,3 +100,15 @@ def test_the_inverse_is_what_costs():
     assert cost["gradients, closed"] < cost["gradients, vmap"]
     assert cost["gradients, vmap"] < cost["gradients, backward"]
     assert cost["inverse"] > 5 * (cost["products"] + cost["update"])
+
+
+def test_a_decision_among_a_million_products_keeps_its_budget():
+    """Computing time of the thread: what else the machine does is not the index's."""
+    figures = million("clusters")
+    assert figures["busy_p99"] < 5
+    assert figures["recall"] >= 0.9
+    assert figures["build_seconds"] < 120
+
+
+def test_the_service_keeps_its_budget():
+    assert max(within_limits().values()) < 1

@@ -1,0 +1,143 @@
+"""A service that is killed again and again, and a client that keeps its own list of what was acknowledged.
+
+The service lives in a child of multiprocessing's fork server, which has imported everything beforehand
+and computed nothing, so that a new life takes milliseconds. Parent and child speak through a pipe; what
+was written to it outlives the writer, so the parent's list is durable in the sense that counts here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from multiprocessing import forkserver
+from pathlib import Path
+
+import numpy as np
+
+from zoolib import FeatureEngineer, ZooplusSimulator
+from zoolib._threads import one_thread
+from zoolib.service import BanditService, DuplicateRewardError, Settings
+
+ROOT = Path(__file__).resolve().parent.parent
+WORLD = ZooplusSimulator(seed=42)
+FEATURES = FeatureEngineer(WORLD)
+TRUTH = WORLD.true_ctr(np.arange(1000)[:, None], np.arange(50))
+SETTINGS = Settings(snapshot_every=250, latency_limit=60.0, n_draws=20)
+CONTEXT = multiprocessing.get_context("forkserver")
+
+
+@contextlib.contextmanager
+def quick_folder() -> Iterator[Path]:
+    """Make a folder in memory where there is such a thing, for tests of thousands of transactions.
+
+    What a killed process has written is in the kernel's hands: where the file lies is all the same for
+    it. (A power cut is another matter, which no test of this kind can show.)
+    """
+    memory = Path("/dev/shm")
+    usable = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2**28
+    with tempfile.TemporaryDirectory(dir=memory if usable else None) as folder:
+        yield Path(folder)
+
+
+def opened(path: Path, **options) -> BanditService:
+    """Open a service on the book's world."""
+    return BanditService(
+        path,
+        options.pop("features", FEATURES.transform),
+        WORLD.n_products,
+        FEATURES.n_features,
+        key=b"sixteen secret b",
+        **{"settings": SETTINGS, "timer": lambda: 0.0} | options,
+    )
+
+
+def start(target, *arguments):
+    """Start a child; return it and the end of the pipe that it writes to."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(ROOT)  # where the fork server finds this module
+    CONTEXT.set_forkserver_preload(["tests.service_crash"])
+    forkserver.ensure_running()
+    if before is None:
+        del os.environ["PYTHONPATH"]
+    else:
+        os.environ["PYTHONPATH"] = before
+    ours, theirs = CONTEXT.Pipe(duplex=False)
+    child = CONTEXT.Process(target=target, args=(*arguments, theirs), daemon=True)
+    child.start()
+    theirs.close()
+    return child, ours
+
+
+def heard(pipe) -> Iterator[tuple]:
+    """Yield what a child says until it is dead."""
+    with contextlib.suppress(EOFError):
+        while True:
+            yield pipe.recv()
+
+
+@one_thread()
+def serve(path, pending, life, n_left, say) -> None:
+    """Serve visits; say what is decided before its reward is sent, and what is acknowledged."""
+    rng = np.random.default_rng([7, life])
+    with opened(path) as service:
+        if pending is not None:  # sent, but the answer never came: send it again
+            event, reward = pending
+            with contextlib.suppress(DuplicateRewardError):
+                service.reward(event, reward)
+            say.send(("acknowledged", event))
+            n_left -= 1
+        for _ in range(n_left):
+            user = int(rng.integers(WORLD.n_users))
+            decision = service.select(user)
+            reward = int(rng.random() < TRUTH[user, decision.arm])
+            say.send(("decided", decision.event_id, reward))
+            service.reward(decision.event_id, reward)
+            say.send(("acknowledged", decision.event_id))
+
+
+def run(path: Path, n_events: int, n_kills: int, seed: int) -> dict[int, int]:
+    """Have n rewards acknowledged, with so many kills on the way; return the client's list of them.
+
+    Returns
+    -------
+    dict
+        Event id to reward.
+    """
+    rng = np.random.default_rng(seed)
+    # Where the kills fall: after so many acknowledgements in all, and some fraction of a visit later.
+    after = np.sort(rng.choice(np.arange(1, n_events), size=n_kills, replace=False))
+    later = rng.uniform(0, 0.002, size=n_kills)
+    acknowledged: dict[int, int] = {}
+    decided: dict[int, int] = {}
+
+    def hear(word, event, *reward) -> None:
+        if word == "decided":
+            assert event not in decided
+            decided[event] = reward[0]
+        else:
+            assert event not in acknowledged
+            acknowledged[event] = decided[event]
+
+    for life in range(n_kills + 1):
+        unanswered = [event for event in decided if event not in acknowledged]
+        assert len(unanswered) <= 1
+        pending = (unanswered[0], decided[unanswered[0]]) if unanswered else None
+        child, pipe = start(serve, path, pending, life, n_events - len(acknowledged))
+        for words in heard(pipe):
+            hear(*words)
+            if life < n_kills and len(acknowledged) >= after[life]:
+                time.sleep(later[life])
+                os.kill(child.pid, signal.SIGKILL)
+                break
+        for words in heard(pipe):
+            hear(*words)
+        child.join()
+        pipe.close()
+        assert child.exitcode == (0 if life == n_kills else -signal.SIGKILL)
+    return acknowledged

@@ -1,0 +1,173 @@
+import os
+import shutil
+import signal
+
+import numpy as np
+import pytest
+
+from tests.service_crash import WORLD, heard, opened, quick_folder, run, start
+from zoolib._threads import one_thread
+from zoolib.service import Settings, Training
+
+
+@pytest.fixture(scope="module")
+def folder():
+    with quick_folder() as path:
+        yield path
+
+
+def test_nothing_acknowledged_is_lost_in_two_hundred_kills(folder):
+    acknowledged = run(folder / "killed.db", n_events=20_000, n_kills=200, seed=0)
+    assert len(acknowledged) == 20_000
+    with opened(folder / "killed.db") as service:
+        logged = [
+            (row[0], row[-1]) for row in service.store.events() if row[-1] is not None
+        ]
+        assert len(logged) == len({event for event, _ in logged})
+        assert dict(logged) == acknowledged
+        # Bit for bit: what the last life knows is a replay of all 20,000 from the prior.
+        assert service.store.snapshots("v1")[-1][0] == 0
+        assert service.head_bytes() == service.head_bytes(replayed=True)
+        # And by other means: the sums of the formula, in one product each.
+        log, model = service.store.log(), service._models["v1"]
+        z = model.network.embed(log.played)
+        assert (np.diff(log.seq) == 1).all()
+        A, b = np.eye(41) + z.T @ z, z.T @ log.reward
+        # The network computes in single precision, whose rounding depends on the size of the table.
+        np.testing.assert_allclose(model.head.A, A, atol=1e-6 * abs(A).max())
+        np.testing.assert_allclose(model.head.b, b, atol=1e-6 * abs(b).max())
+        times = [row[5] for row in service.store.events()]
+        assert times == sorted(times)
+
+
+# ---- Retraining and promotion, interrupted everywhere
+
+RENEWAL = Settings(
+    latency_limit=60.0, n_draws=20, guard_visits=20, guard_level=1e-6, min_sample=10
+)
+TRAINING = Training(epochs=2)
+
+
+def served(service, n, seed, users=None):
+    """Serve n visits, half of them to users on the new version's side if there is one."""
+    rng = np.random.default_rng(seed)
+    if service.rollout.rolling:
+        side = [service.version_of(u) for u in range(1000)]
+        new = np.flatnonzero(np.array(side) == service.rollout.rolling.name)
+    else:
+        new = np.arange(1000)
+    for step in range(n):
+        user = int(rng.choice(new) if step % 2 else rng.integers(1000))
+        decision = service.select(user)
+        service.reward(
+            decision.event_id, int(rng.random() < WORLD.true_ctr(user, decision.arm))
+        )
+
+
+@one_thread()
+def renew(path, at, say=None):
+    """Retrain, roll out and promote; `at` is told of each step on the way."""
+    with opened(path, settings=RENEWAL) as service:
+        service.store.at = at
+        name = service.retrain(TRAINING)
+        service.begin_rollout(name)
+        while service.rollout.rolling:
+            service.store.at = lambda step: None
+            served(service, 90, seed=service.rollout.rolling.share)
+            service.store.at = at
+            service.review_rollout()
+
+
+def renew_and_die(path, number, say):
+    """Do the same, and die of SIGKILL at one of the steps."""
+    count = 0
+
+    def at(step):
+        nonlocal count
+        if count == number:
+            say.send(step)
+            os.kill(os.getpid(), signal.SIGKILL)
+        count += 1
+
+    renew(path, at)
+
+
+@pytest.fixture(scope="module")
+def prepared(folder):
+    """A service that has served 300 visits, and the steps of a renewal without interruption."""
+    path = folder / "prepared.db"
+    with opened(path, settings=RENEWAL) as service:
+        served(service, 300, seed=0)
+    steps = []
+    shutil.copy(path, folder / "whole.db")
+    renew(folder / "whole.db", steps.append)
+    return path, steps
+
+
+def assert_whole(path, promoted):
+    """The database is whole, and the version serves that should."""
+    with opened(path, settings=RENEWAL) as service:
+        states = {v.name: v.state for v in service.store.versions()}
+        expected = {"v1": "retired", "v2": "active"} if promoted else {"v1": "active"}
+        assert expected.items() <= states.items()
+        assert states.get("v2") in (
+            "active" if promoted else None,
+            "candidate",
+            "rolling",
+            None,
+        )
+        served(service, 20, seed=1)
+        assert service.head_bytes() == service.head_bytes(replayed=True)
+        if not promoted:
+            old_side = [row for row in service.store.events()[-20:] if row[4] == "v1"]
+            assert old_side
+        assert service.check_health().ok
+
+
+def test_a_renewal_passes_every_step(prepared):
+    _, steps = prepared
+    assert steps == [
+        *(
+            "retrain: log read",
+            "retrain: trained",
+            "retrain: validated",
+            "retrain: rebuilt",
+        ),
+        *("register: before commit", "register: after commit"),
+        *("begin rollout: before commit", "begin rollout: after commit"),
+        *("advance: before commit", "advance: after commit") * 2,
+        *("promote: before commit", "promote: after commit"),
+    ]
+
+
+@pytest.mark.parametrize("number", range(14))
+def test_a_renewal_killed_at_any_step_leaves_a_version_that_serves(
+    prepared, tmp_path, folder, number
+):
+    prepared_at, steps = prepared
+    path = folder / f"killed-{number}.db"
+    shutil.copy(prepared_at, path)
+    child, pipe = start(renew_and_die, path, number)
+    assert list(heard(pipe)) == [steps[number]]
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    assert_whole(path, promoted=number == 13)
+
+
+@pytest.mark.parametrize("number", range(14))
+def test_a_renewal_that_fails_at_any_step_leaves_a_version_that_serves(
+    prepared, folder, number
+):
+    prepared_at, steps = prepared
+    path = folder / f"failed-{number}.db"
+    shutil.copy(prepared_at, path)
+    passed = []
+
+    def at(step):
+        passed.append(step)
+        if len(passed) > number:
+            raise RuntimeError(f"stopped at {step}")
+
+    with pytest.raises(RuntimeError, match=steps[number]):
+        renew(path, at)
+    assert_whole(path, promoted=number == 13)

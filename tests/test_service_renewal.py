@@ -1,0 +1,623 @@
+import sqlite3
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tests.service_crash import FEATURES, WORLD, opened, quick_folder
+from zoolib import offpolicy
+from zoolib.service import (
+    STAGES,
+    PromotionRefusedError,
+    Settings,
+    StoreCorruptError,
+    Training,
+)
+from zoolib.service.model import FrozenNetwork, choice_probabilities
+from zoolib.service.rollout import bucket, p_value_worse
+from zoolib.service.store import EventLog
+from zoolib.service.training import (
+    _policy_and_rows,
+    rebuild,
+    register,
+    retrain,
+    train,
+    validate,
+)
+
+SETTINGS = Settings(
+    latency_limit=60.0,
+    n_draws=20,
+    hidden=(16,),
+    embedding_dim=8,
+    guard_visits=100,
+    guard_level=0.01,
+    min_sample=50,
+)
+TRUTH = WORLD.true_ctr(np.arange(1000)[:, None], np.arange(50))
+
+
+@pytest.fixture
+def path():
+    with quick_folder() as folder:
+        yield folder / "shop.db"
+
+
+def shop(path, **options):
+    return opened(path, **({"settings": SETTINGS} | options))
+
+
+def visit(service, user, rng, worse=0.0):
+    """Serve one visit; clicks of the version that is rolled out are lost with some probability."""
+    decision = service.select(user)
+    reward = rng.random() < TRUTH[user, decision.arm]
+    rolling = service.rollout.rolling
+    if rolling and decision.version == rolling.name and rng.random() < worse:
+        reward = False
+    service.reward(decision.event_id, int(reward))
+    return decision
+
+
+def played(service, n, seed=0, users=1000, worse=0.0):
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
+        visit(service, int(rng.integers(users)), rng, worse)
+
+
+@pytest.fixture(scope="module")
+def logged():
+    """The log of 1,200 visits, of a service whose version v1 served all but the last 100."""
+    with quick_folder() as folder:
+        answers = {"healthy": True}
+        clock = {"now": 0.0}
+        with shop(
+            folder / "shop.db",
+            settings=replace(SETTINGS, floor=0.5),
+            healthy=lambda: answers["healthy"],
+            clock=lambda: clock["now"],
+        ) as service:
+            played(service, 1_100)
+            answers["healthy"], clock["now"] = False, 100.0
+            played(service, 100, seed=1)
+            yield service.store.log()
+
+
+# ---- Training and rebuilding
+
+
+def test_a_network_learns_to_tell_the_arms_apart(logged):
+    network = train(logged, SETTINGS, Training(epochs=30, seed=1))
+    assert network.sizes == (9, 16, 8)
+    head = rebuild(network, logged, ridge=1.0)
+    users = np.arange(0, 1000, 10)
+    x = FEATURES.transform(users).astype(np.float32)
+    predicted = np.array([head.predict(network.embed(rows)) for rows in x])
+    best = predicted.argmax(axis=1)
+    share = TRUTH[users, best].mean() / TRUTH[users].max(axis=1).mean()
+    assert share > 0.85  # a random arm has 0.41, the best single product 0.56
+
+
+def test_training_repeats_itself(logged):
+    first, again, other = (
+        train(logged, SETTINGS, Training(epochs=1, seed=seed)).to_bytes()
+        for seed in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+def test_nothing_can_be_trained_on_nothing(logged):
+    with pytest.raises(ValueError, match="log must hold rewarded events: got none"):
+        train(logged.where(slice(0)), SETTINGS, Training())
+
+
+def test_a_rebuilt_head_holds_every_event_in_new_embeddings(logged):
+    network = FrozenNetwork((9, 16, 8), seed=5)
+    head = rebuild(network, logged, ridge=0.5)
+    A, b = 0.5 * np.eye(17), np.zeros(17)
+    for context, arm, reward in zip(
+        logged.context, logged.arm, logged.reward, strict=True
+    ):
+        z = network.embed(logged.features[context, [arm]])[0]
+        A += np.outer(z, z)
+        b += reward * z
+    np.testing.assert_allclose(head.A, A, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(head.b, b, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(head.mean, np.linalg.solve(A, b), rtol=1e-2, atol=1e-3)
+    empty = rebuild(network, logged.where(slice(0)), ridge=0.5)
+    np.testing.assert_array_equal(empty.A, 0.5 * np.eye(17))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("last", 0), ("epochs", 0), ("batch_size", 0), ("learning_rate", 0.0)],
+        *[("held_out", 0.0), ("held_out", 1.0), ("seed", -1)],
+    ],
+)
+def test_training_that_makes_no_sense_is_refused(name, value):
+    with pytest.raises(ValueError, match=name):
+        Training(**{name: value})
+
+
+def test_only_the_last_events_train_but_all_are_in_the_head(path):
+    with shop(path) as service:
+        played(service, 300)
+        name = service.retrain(Training(last=200, held_out=0.5, epochs=1, seed=3))
+        log = service.store.log()
+        expected = train(
+            log.where(slice(100, 200)), SETTINGS, Training(epochs=1, seed=3)
+        )
+        assert service.store.model_bytes(name) == expected.to_bytes()
+        version = service.store.version(name)
+        assert (version.n_rows, version.parent, version.state) == (
+            300,
+            "v1",
+            "candidate",
+        )
+        assert version.validation["n"] == 100
+        ((seq, head),) = service.store.snapshots(name)
+        assert seq == 300
+        assert head == rebuild(expected, log, ridge=1.0).to_bytes()
+
+
+# ---- Validation
+
+
+def candidate_of(log, n=700):
+    older = log.where(slice(0, n))
+    network = train(older, SETTINGS, Training(epochs=10, seed=1))
+    return network, rebuild(network, older, ridge=1.0), log.where(slice(n, None))
+
+
+def test_a_validation_is_the_doubly_robust_estimate_of_what_would_be_chosen(logged):
+    network, head, newer = candidate_of(logged)
+    found = validate(network, head, newer, "v1", SETTINGS, seed=4)
+    mine = newer.where(newer.version == "v1")
+    assert (found["n"], found["left_out"], found["against"]) == (400, 100, "v1")
+    # Again, event by event, for the contexts in the same order of draws.
+    rng, policies, rows_of = np.random.default_rng(4), {}, {}
+    for context in np.unique(mine.context):
+        rows, group = np.unique(mine.features[context], axis=0, return_inverse=True)
+        z = network.embed(rows)
+        policies[context] = choice_probabilities(head, z, group, SETTINGS, rng)
+        rows_of[context] = z[group]
+    folds = []
+    for fold in range(5):
+        rest = [i for i in range(400) if i % 5 != fold]
+        z = np.array([rows_of[mine.context[i]][mine.arm[i]] for i in rest])
+        folds.append(np.linalg.solve(np.eye(17) + z.T @ z, z.T @ mine.reward[rest]))
+    terms = []
+    for i, context in enumerate(mine.context):
+        pi, arm = policies[context], mine.arm[i]
+        p = np.clip(rows_of[context] @ folds[i % 5], 0, 1)
+        weight = pi[arm] / mine.propensity[i]
+        terms.append(pi @ p + weight * (mine.reward[i] - p[arm]))
+    half = stats.t.ppf(0.975, 399) * np.std(terms, ddof=1) / 20
+    expected = [np.mean(terms), np.mean(terms) - half, np.mean(terms) + half]
+    np.testing.assert_allclose(found["value"], expected)
+    assert found["served"][0] == mine.reward.mean()
+    assert found["passed"]
+
+
+def test_a_candidate_that_loves_the_wrong_arms_is_refused(logged):
+    network, head, newer = candidate_of(logged)
+    older = logged.where(slice(0, 700))
+    head.rebuild(network.embed(older.played), 1 - older.reward)
+    # So few effective events that only the estimate itself can find it.
+    found = validate(network, head, newer, "v1", replace(SETTINGS, min_sample=2))
+    assert not found["passed"]
+    assert found["value"][2] < found["served"][0]
+    assert found["reason"].startswith("its value 0.")
+
+
+def test_a_validation_needs_events_of_the_running_version(logged):
+    network, head, newer = candidate_of(logged)
+    found = validate(network, head, newer, "v7", SETTINGS)
+    assert (found["passed"], found["n"], found["left_out"]) == (False, 0, 500)
+    assert found["reason"] == "only 0 held-out events of v7"
+
+
+def test_a_validation_needs_overlap(logged):
+    network, head, newer = candidate_of(logged)
+    found = validate(network, head, newer, "v1", replace(SETTINGS, min_sample=399))
+    assert not found["passed"]
+    assert 1 < found["effective"] < 399
+    assert found["reason"].startswith("the log is worth only")
+
+
+def test_wrong_propensities_are_noticed(logged):
+    network, head, newer = candidate_of(logged)
+    halved = replace(newer, propensity=newer.propensity / 2)
+    found = validate(network, head, halved, "v1", SETTINGS)
+    assert not found["passed"]
+    assert found["reason"].startswith("its mean importance weight in the log is")
+    assert "not 1" in found["reason"]
+
+
+def test_values_are_right_on_average_and_their_intervals_cover(logged):
+    """Against the simulator's truth, which a shop would not have; 100 logs of 400 events."""
+    network, head, _ = candidate_of(logged)
+    persona_of_context = np.array(
+        [x[0, :4].argmax() for x in logged.features]
+    )  # one-hot: any arm's row tells
+    truth = WORLD.click_table[persona_of_context][:, WORLD.category_of_product]
+    rng, off, covered = np.random.default_rng(5), [], 0
+    for number in range(100):
+        context = rng.integers(len(truth), size=400)
+        served = rng.dirichlet(np.ones(50), size=len(truth)) / 2 + 0.01
+        arm = np.array([rng.choice(50, p=served[c]) for c in context])
+        log = EventLog(
+            seq=np.arange(400),
+            arm=arm,
+            reward=(rng.random(400) < truth[context, arm]).astype(float),
+            propensity=served[context, arm],
+            time=np.zeros(400),
+            version=np.full(400, "v1"),
+            features=logged.features,
+            context=context,
+        )
+        policy, _ = _policy_and_rows(network, head, log, SETTINGS, number)
+        value = np.vecdot(policy, truth[context]).mean()
+        mean, low, high = validate(
+            network, head, log, "v1", replace(SETTINGS, min_sample=2), number
+        )["value"]
+        off.append(mean - value)
+        covered += low <= value <= high
+    assert abs(np.mean(off)) < 3 * stats.sem(off)
+    assert covered >= 88
+
+
+# ---- Rollout
+
+
+def accepted(service, seed=0):
+    """Register a candidate that passes, whatever its figures."""
+    network = FrozenNetwork((9, 16, 8), seed)
+    head = rebuild(network, service.store.log(), 1.0)
+    return service.store.register(
+        network.to_bytes(),
+        head.to_bytes(),
+        service.store.last_seq(),
+        parent=service.rollout.active,
+        created=0.0,
+        n_rows=0,
+        validation={"passed": True, "against": service.rollout.active},
+    )
+
+
+def test_buckets_are_even_and_differ_between_versions():
+    users = [number.to_bytes(16) for number in range(10_000)]
+    first = np.array([bucket(user, "v2") for user in users])
+    counts = np.bincount(first, minlength=100)
+    assert stats.chisquare(counts).pvalue > 1e-3
+    second = np.array([bucket(user, "v3") for user in users])
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.05
+    assert first[:3].tolist() == [bucket(user, "v2") for user in users[:3]]
+
+
+def test_users_stay_on_the_new_side_as_it_grows(path):
+    with shop(path) as service:
+        service.begin_rollout(accepted(service))
+        users, sides = [number.to_bytes(16) for number in range(1_000)], []
+        for share in STAGES[:-1]:
+            service.store.move("test", ("v2", "rolling", share, ""))
+            service.rollout.reload()
+            sides.append({u for u in users if service.rollout.assign(u) == "v2"})
+            assert abs(len(sides[-1]) - 10 * share) < 60
+        assert sides[0] < sides[1] < sides[2]
+
+
+def test_only_a_validated_candidate_meets_users(path):
+    with shop(path) as service:
+        good = accepted(service)
+        refusals = {
+            "v1": "name must be of a candidate: v1 is active",
+            "v3": "v3 may not be rolled out: too bad",
+            "v4": "v4 may not be rolled out: was never validated",
+            "v5": "v5 was validated against v0, but v1 is active: validate it again",
+        }
+        for figures in (
+            {"passed": False, "reason": "too bad"},
+            {},
+            {"passed": True, "against": "v0"},
+        ):
+            service.store.register(
+                *(b"", b"", 0),
+                parent="v1",
+                created=0.0,
+                n_rows=0,
+                validation=figures,
+            )
+        for name, words in refusals.items():
+            before = service.store.versions()
+            with pytest.raises(PromotionRefusedError, match=words):
+                service.begin_rollout(name)
+            assert service.store.versions() == before
+        with pytest.raises(
+            ValueError, match="name must be of a version in the registry: got 'v9'"
+        ):
+            service.begin_rollout("v9")
+        service.begin_rollout(good)
+        with pytest.raises(
+            PromotionRefusedError, match="v2 is being rolled out: one at a time"
+        ):
+            service.begin_rollout(accepted(service))
+
+
+def sides_of(service):
+    """Users of the new side, and of the old."""
+    new = service.rollout.rolling.name
+    on = [service.version_of(user) == new for user in range(1000)]
+    return np.flatnonzero(on), np.flatnonzero(~np.array(on))
+
+
+def staged(service, n, seed, worse=0.0):
+    """Serve n visits to each side."""
+    rng, sides = np.random.default_rng(seed), sides_of(service)
+    for step in range(2 * n):
+        visit(service, int(rng.choice(sides[step % 2])), rng, worse)
+
+
+def test_a_good_version_goes_through_all_stages_and_replaces_the_old_one(path):
+    with shop(path, settings=replace(SETTINGS, floor=0.3)) as service:
+        played(service, 400)
+        service.begin_rollout(service.retrain(Training(epochs=10)))
+        shares = []
+        while service.rollout.rolling:
+            shares.append(service.rollout.rolling.share)
+            staged(service, 99, seed=shares[-1])
+            assert service.review_rollout().outcome == "waiting"
+            staged(service, 1, seed=0)
+            review = service.review_rollout()
+            assert review.visits == (100, 100)
+            log = service.store.events()[-200:]
+            for name, rate in zip(("v2", "v1"), review.rates, strict=True):
+                assert np.mean([r[-1] for r in log if r[4] == name]) == pytest.approx(
+                    rate
+                )
+        assert shares == [5, 20, 50]
+        assert review.outcome == "promoted"
+        states = {v.name: (v.state, v.share, v.note) for v in service.store.versions()}
+        assert states == {
+            "v1": ("retired", 0, "replaced by v2"),
+            "v2": ("active", 100, ""),
+        }
+        assert service.select(0).version == "v2"
+        assert set(service.head_bytes()) == {"v2"}
+        assert service.head_bytes() == service.head_bytes(replayed=True)
+        with pytest.raises(
+            PromotionRefusedError, match="no version is being rolled out"
+        ):
+            service.review_rollout()
+
+
+def test_a_bad_version_is_stopped_and_the_old_one_serves_on(path):
+    with shop(path) as service:
+        played(service, 300)
+        service.begin_rollout(accepted(service))
+        staged(service, 150, seed=1, worse=0.6)
+        review = service.review_rollout()
+        assert (review.outcome, review.share) == ("rolled back", 5)
+        assert review.p_value < 0.01
+        version = service.store.version("v2")
+        assert (version.state, version.share) == ("retired", 0)
+        assert version.note.startswith("guardrail: 0.")
+        assert {service.select(user).version for user in range(40)} == {"v1"}
+        assert set(service.head_bytes()) == {"v1"}
+
+
+def test_a_stage_waits_for_both_sides(path):
+    with shop(path) as service:
+        service.begin_rollout(accepted(service))
+        rng, (new, old) = np.random.default_rng(0), sides_of(service)
+        for _ in range(120):
+            visit(service, int(rng.choice(old)), rng)
+        review = service.review_rollout()
+        assert (review.outcome, review.visits) == ("waiting", (0, 120))
+        assert np.isnan(review.rates[0])
+        for _ in range(120):  # a hundred visits of one user are no sample of users
+            visit(service, int(new[0]), rng)
+        assert service.review_rollout().outcome == "waiting"
+
+
+def test_a_stage_waits_for_enough_visits_of_the_new_side(path):
+    with shop(path) as service:
+        service.begin_rollout(accepted(service))
+        rng, (new, old) = np.random.default_rng(0), sides_of(service)
+        for user in [*rng.choice(old, size=120), *new[:30]]:
+            visit(service, int(user), rng)
+        review = service.review_rollout()
+        assert (review.outcome, review.visits) == ("waiting", (30, 120))
+
+
+def test_heads_of_both_sides_learn_from_both(path):
+    with shop(path) as service:
+        played(service, 50)
+        service.begin_rollout(accepted(service))
+        staged(service, 20, seed=1)
+        assert {m.seq for m in service._all()} == {90}
+        assert service.head("v1").to_bytes() == service.head_bytes()["v1"]
+        assert service.head("v2") is not service.head("v1")
+        assert service.head_bytes() == service.head_bytes(replayed=True)
+
+
+def test_visits_that_a_fallback_served_count_for_the_version_they_were_meant_for(path):
+    now = {"time": 0.0}
+    with shop(path, clock=lambda: now["time"]) as service:
+        played(service, 50)
+        service.begin_rollout(accepted(service))
+        new, _ = sides_of(service)
+        rng = np.random.default_rng(0)
+        assert visit(service, int(new[0]), rng).version == "v2"
+        service.store._db.execute(
+            "UPDATE versions SET digest = x'00' WHERE name = 'v2'"
+        )
+        del service._models["v2"]
+        assert visit(service, int(new[1]), rng).version.startswith("fallback")
+        assert service.store.clicks_by_user("v2", 50)[:, 0].sum() == 2
+        for user in new[:3]:
+            visit(service, int(user), rng)
+        review = (
+            service.review_rollout()
+        )  # it does not work: no need to wait for a test
+        assert review.outcome == "rolled back"
+        assert "damaged weights of v2" in service.store.version("v2").note
+        assert service.check_health().ok
+
+
+def test_a_registry_changed_by_another_process_is_followed(path):
+    with shop(path) as service, shop(path) as trainer:
+        played(service, 50)
+        trainer.begin_rollout(accepted(trainer))
+        user = int(sides_of(trainer)[0][0])
+        assert service.select(user).version == "v2"
+
+
+def test_candidates_can_be_retired_and_nothing_else(path):
+    with shop(path) as service:
+        name = accepted(service)
+        service.rollout.retire(name, "not wanted")
+        assert service.store.version(name).note == "not wanted"
+        for other in ("v1", name):
+            with pytest.raises(
+                ValueError, match="name must be of a candidate or rolling version"
+            ):
+                service.rollout.retire(other, "")
+
+
+def test_there_is_never_more_than_one_active_version(path):
+    with shop(path) as service:
+        accepted(service)
+        with pytest.raises(sqlite3.IntegrityError):
+            service.store._db.execute("UPDATE versions SET state = 'active'")
+
+
+def test_damaged_weights_are_never_served(path):
+    with shop(path) as service:
+        played(service, 10)
+    raw = sqlite3.connect(path)
+    raw.execute("UPDATE versions SET model = zeroblob(100)")
+    raw.commit()
+    with shop(path) as service:
+        assert service.select(0).version.startswith("fallback")
+        assert "damaged weights of v1" in service.check_health().problems["v1"]
+        with pytest.raises(StoreCorruptError, match="damaged weights of v1"):
+            service.erase(0)
+        assert len(service.store.events()) == 11
+    raw.close()
+
+
+def test_weights_that_are_none_are_named(path):
+    with shop(path) as service:
+        service.store.register(
+            *(b"[9]", b"", 0),
+            parent="v1",
+            created=0.0,
+            n_rows=0,
+            validation={"passed": True, "against": "v1"},
+        )
+        service.begin_rollout("v2")
+        problem = service.check_health().problems["v2"]
+        assert "holds no model v2: blob must be the bytes of a network" in problem
+        assert service.select(int(sides_of(service)[1][0])).version == "v1"
+        assert service.select(int(sides_of(service)[0][0])).version.startswith(
+            "fallback"
+        )
+
+
+def test_a_candidate_survives_forgetting_and_learns_what_it_missed(path):
+    now = {"time": 0.0}
+    with shop(path, clock=lambda: now["time"]) as service:
+        played(service, 100)
+        name = accepted(service)
+        played(service, 50, seed=1)
+        now["time"] = 10.0
+        played(service, 20, seed=2)
+        assert service.forget_before(10.0) == 150
+        service.begin_rollout(name)
+        model = service._models[name]
+        assert model.seq == 170
+        trace = np.trace(model.head.A[-9:, -9:]) - 9
+        assert trace == pytest.approx(2 * 170)  # each row joins two ones
+
+
+# ---- The guardrail's test
+
+
+def test_the_guardrail_compares_users_not_visits():
+    """Against the textbook formula for the variance of a ratio of means."""
+    rng = np.random.default_rng(0)
+    sides = [np.stack([rng.integers(1, 9, n), np.zeros(n)], 1) for n in (40, 90)]
+    for side in sides:
+        side[:, 1] = rng.binomial(side[:, 0].astype(int), 0.4)
+    moments = []
+    for n, c in (side.T for side in sides):
+        rate, size = c.sum() / n.sum(), len(n)
+        residual = c - rate * n
+        moments.append((rate, residual.var(ddof=1) / size / n.mean() ** 2, size))
+    (r1, v1, n1), (r2, v2, n2) = moments
+    t = (r1 - r2) / np.sqrt(v1 + v2)
+    df = (v1 + v2) ** 2 / (v1**2 / (n1 - 1) + v2**2 / (n2 - 1))
+    assert p_value_worse(*sides) == pytest.approx(stats.t.cdf(t, df))
+
+
+def test_sides_without_any_variance_are_compared_too():
+    always, never = np.array([[1.0, 1.0]] * 5), np.array([[1.0, 0.0]] * 5)
+    assert p_value_worse(always, never) == 1
+    assert p_value_worse(never, always) == 0
+    assert p_value_worse(never, never) == 1
+
+
+def test_the_guardrail_keeps_its_level_where_visits_of_a_user_are_alike():
+    """Users differ; a test that took visits as independent would stop far too many good versions."""
+    rng, small, naive = np.random.default_rng(1), 0, 0
+    for _ in range(1_000):
+        sides = []
+        for n_users in (60, 240):
+            visits = np.full(n_users, 12)
+            clicks = rng.binomial(visits, rng.choice([0.1, 0.6], size=n_users))
+            sides.append(np.stack([visits, clicks], 1).astype(float))
+        small += p_value_worse(*sides) < 0.05
+        (n1, c1), (n2, c2) = (side.sum(0) for side in sides)
+        p = (c1 + c2) / (n1 + n2)
+        naive += (
+            stats.norm.cdf(
+                (c1 / n1 - c2 / n2) / np.sqrt(p * (1 - p) * (1 / n1 + 1 / n2))
+            )
+            < 0.05
+        )
+    assert 30 <= small <= 72
+    assert naive > 120
+
+
+# ---- Seams
+
+
+def test_retraining_is_registering_what_was_trained(path):
+    with shop(path) as service:
+        played(service, 200)
+        log = service.store.log()
+        training = Training(epochs=1, seed=2, held_out=0.3)
+        name = retrain(service.store, "v1", SETTINGS, training, now=5.0)
+        older, newer = log.where(slice(0, 140)), log.where(slice(140, 200))
+        network = train(older, SETTINGS, training)
+        other = register(
+            service.store, "v1", network, older, newer, SETTINGS, 2, now=5.0
+        )
+        one, two = service.store.version(name), service.store.version(other)
+        assert service.store.model_bytes(name) == service.store.model_bytes(other)
+        assert (one.validation, one.created) == (two.validation, 5.0)
+
+
+def test_logs_agree_with_the_off_policy_module(logged):
+    assert len(logged) == 1_200
+    assert set(logged.version) == {"v1", "fallback: epsilon-greedy"}
+    rows = offpolicy.Log(
+        logged.arm, logged.reward, logged.propensity, logged.version, 50
+    )
+    with pytest.raises(ValueError, match="version must be"):
+        rows.of_version("v1")
+    assert len(rows.of_version("v1", drop_others=True)) == 1_100
+    weight = offpolicy.mean_weight(rows, np.full((1_200, 50), 1 / 50), level=0.999)
+    assert weight.low < 1 < weight.high

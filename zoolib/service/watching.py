@@ -1,0 +1,68 @@
+"""Monitors on the service's log: what each reads of an event, and how far it has read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zoolib.monitoring import Alert, Monitor
+from zoolib.service.store import EventLog, Store
+
+
+class Watch:
+    """A monitor, and the columns of the log that it is fed with.
+
+    Its state is kept in the database, so that a restart neither loses the quiet time that it compares
+    with nor shows it an event twice.
+
+    Parameters
+    ----------
+    monitor : Monitor
+        Judges. Its name is the key of its state.
+    columns : callable
+        Maps an `EventLog` of n events to the columns (n,) that the monitor's tally takes.
+    """
+
+    def __init__(
+        self, monitor: Monitor, columns: Callable[[EventLog], tuple[ArrayLike, ...]]
+    ) -> None:
+        self.monitor, self.columns = monitor, columns
+        self.fact, self.seq = f"monitor: {monitor.name}", 0
+
+    def restore(self, store: Store) -> None:
+        """Go on where the database says that the monitor was."""
+        if (kept := store.fact(self.fact)) is not None:
+            state = json.loads(kept)
+            self.monitor.restore(state["monitor"])
+            self.seq = state["seq"]
+
+    def state(self) -> str:
+        """Return what `restore` reads."""
+        return json.dumps({"seq": self.seq, "monitor": self.monitor.state()})
+
+    def update(self, store: Store) -> list[Alert]:
+        """Read on, and return the alerts."""
+        log = store.log(after=self.seq)
+        if len(log) == 0:
+            return []
+        alerts = self.monitor.update(*self.columns(log))
+        self.seq = int(log.seq[-1])
+        return alerts
+
+
+def clicks(log: EventLog) -> tuple[NDArray[np.int64]]:
+    """Return whether each event was clicked: for `zoolib.monitoring.rates`."""
+    return ((log.reward > 0).astype(np.int64),)
+
+
+def arms(log: EventLog) -> tuple[NDArray[np.int64]]:
+    """Return the arm of each event: for `zoolib.monitoring.counts`."""
+    return (log.arm,)
+
+
+def fallbacks(log: EventLog) -> tuple[NDArray[np.int64]]:
+    """Return whether a fallback served each event: for `zoolib.monitoring.rates`."""
+    return (np.char.startswith(log.version, "fallback").astype(np.int64),)
