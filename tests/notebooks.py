@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "_ext"))
 
 from fresh_execution import cache_folder  # noqa: E402  (the extensions are no package)
-from parallel_execution import AT_ONCE, ONE_THREAD, longest_first  # noqa: E402
+from parallel_execution import AT_ONCE, ONE_THREAD  # noqa: E402
 
 TIMEOUT_S = 900
 
@@ -37,6 +37,17 @@ def chapters(root: Path = ROOT) -> list[Path]:
     names = [toc["root"], *(one["file"] for group in nested for one in group)]
     pages = [root / f"{name}.md" for name in names]
     return [page for page in pages if "{code-cell}" in page.read_text()]
+
+
+def slowest_first(pages: Iterable[Path]) -> list[Path]:
+    """Order pages by what their execution took, so that the last to end does not begin last."""
+    cache = get_cache(cache_folder())
+
+    def seconds(page: Path) -> float:
+        record = cache.match_cache_notebook(jupytext.read(page))
+        return record.data["execution_seconds"]
+
+    return sorted(pages, key=seconds, reverse=True)
 
 
 def with_outputs(page: Path) -> Path:
@@ -107,7 +118,7 @@ def main() -> int:
     """Check every chapter; return 0 if all hold."""
     pages = chapters()
     assert pages, "no chapter found: nothing would be checked"
-    return check_all([with_outputs(page) for page in longest_first(pages)])
+    return check_all([with_outputs(page) for page in slowest_first(pages)])
 
 
 if __name__ == "__main__":
