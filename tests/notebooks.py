@@ -32,10 +32,8 @@ TIMEOUT_S = 900
 def chapters(root: Path = ROOT) -> list[Path]:
     """List the pages of the table of contents that are notebooks."""
     toc = yaml.safe_load((root / "_toc.yml").read_text())
-    entries = [entry for part in toc["parts"] for entry in part["chapters"]]
-    nested = [[one, *one.get("sections", [])] for one in entries]
-    names = [toc["root"], *(one["file"] for group in nested for one in group)]
-    pages = [root / f"{name}.md" for name in names]
+    entries = [entry["file"] for part in toc["parts"] for entry in part["chapters"]]
+    pages = [root / f"{name}.md" for name in (toc["root"], *entries)]
     return [page for page in pages if "{code-cell}" in page.read_text()]
 
 

@@ -2,7 +2,7 @@ r"""Monitors of a running recommender: windows of its log, and alarms with a sta
 
 A monitor cuts a stream of events into windows that do not overlap, adds each window up to a few sums,
 and judges the sums, against the windows of a quiet time or against a promise. It looks once at each
-window. See Chapter 4, "Watching it run".
+window. See Chapter 5, "Watching it run".
 
 What is added up is a *tally* (`rates`, `counts`, `moments`); how it is judged is a *statistic*. Either
 the statistic is a p-value and the monitor gets `false_alarms`, or it is any number and the monitor gets

@@ -186,7 +186,7 @@ class Agent:
         """Return how probable `select` is to choose each arm.
 
         An agent that draws its scores estimates this from `n_draws` draws. Whoever logs propensities
-        then samples the arm from them, and the log is exact: see Chapter 4, "What a log line must hold".
+        then samples the arm from them, and the log is exact: see Chapter 5, "What a log line must hold".
 
         Parameters
         ----------
