@@ -110,7 +110,16 @@ async def _execute_all(
     first = longest_first(notebooks)
     names = ", ".join(page.name for page in first)
     LOG.info("executing notebooks, at most %d at a time: %s", AT_ONCE, names)
-    await asyncio.gather(*(execute(page, notebooks[page]) for page in first))
+    tasks = [asyncio.create_task(execute(page, notebooks[page])) for page in first]
+    try:
+        await asyncio.gather(*tasks)
+    except BaseException:
+        # The first to be cancelled ends the gathering. The others are still ending their kernels.
+        for task in tasks:
+            if not task.cancelling():  # a second time would break off the ending
+                task.cancel()
+        await asyncio.wait(tasks)
+        raise
     return failed
 
 
