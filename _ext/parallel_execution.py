@@ -11,7 +11,6 @@ import asyncio
 import os
 import time
 import traceback
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -45,6 +44,9 @@ def execute_ahead(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> No
     if config.execution_mode != "cache":
         return
     cache = get_cache(config.execution_cache_path)
+    # In the order of the book: the last chapter is the shortest, and does not hold up the end.
+    order = {name: place for place, name in enumerate(env.external_site_map)}
+    docnames = sorted(docnames, key=lambda name: order.get(name, len(order)))
     pages = [Path(env.doc2path(name)) for name in docnames]
     notebooks = {page: nb for page in pages if (nb := _notebook(page, env))}
     lacking = {page: nb for page, nb in notebooks.items() if not _known(nb, cache)}
@@ -84,11 +86,6 @@ def _known(notebook: NotebookNode, cache: JupyterCacheAbstract) -> bool:
         return False
 
 
-def longest_first(pages: Iterable[Path]) -> list[Path]:
-    """Order pages by length, a guess at their time: the last to end shall not begin last."""
-    return sorted(pages, key=lambda page: page.stat().st_size, reverse=True)
-
-
 async def _execute_all(
     notebooks: dict[Path, NotebookNode], timeout: int, cache: JupyterCacheAbstract
 ) -> Outcomes:
@@ -107,10 +104,9 @@ async def _execute_all(
             bundle = CacheBundleIn(notebook, str(page), data=data)
             cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
 
-    first = longest_first(notebooks)
-    names = ", ".join(page.name for page in first)
+    names = ", ".join(page.name for page in notebooks)
     LOG.info("executing notebooks, at most %d at a time: %s", AT_ONCE, names)
-    tasks = [asyncio.create_task(execute(page, notebooks[page])) for page in first]
+    tasks = [asyncio.create_task(execute(*item)) for item in notebooks.items()]
     try:
         await asyncio.gather(*tasks)
     except BaseException:

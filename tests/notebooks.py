@@ -37,17 +37,6 @@ def chapters(root: Path = ROOT) -> list[Path]:
     return [page for page in pages if "{code-cell}" in page.read_text()]
 
 
-def slowest_first(pages: Iterable[Path]) -> list[Path]:
-    """Order pages by what their execution took, so that the last to end does not begin last."""
-    cache = get_cache(cache_folder())
-
-    def seconds(page: Path) -> float:
-        record = cache.match_cache_notebook(jupytext.read(page))
-        return record.data["execution_seconds"]
-
-    return sorted(pages, key=seconds, reverse=True)
-
-
 def with_outputs(page: Path) -> Path:
     """Write the notebook of a page, with the outputs that the book shows, beside it."""
     notebook = jupytext.read(page)
@@ -116,7 +105,7 @@ def main() -> int:
     """Check every chapter; return 0 if all hold."""
     pages = chapters()
     assert pages, "no chapter found: nothing would be checked"
-    return check_all([with_outputs(page) for page in slowest_first(pages)])
+    return check_all([with_outputs(page) for page in pages])
 
 
 if __name__ == "__main__":
