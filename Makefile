@@ -55,8 +55,8 @@ book: $(READY)
 test: $(READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(MAKE) --no-print-directory book
-	@$(BIN)/python -m pytest -q tests zoolib -n 2 --dist loadfile --cov --ignore=tests/test_speed.py
-	@$(BIN)/python -m pytest -q tests/test_speed.py
+	@$(BIN)/python -m pytest -q tests zoolib -n 2 --dist loadfile --cov --ignore=tests/speed
+	@$(BIN)/python -m pytest -q tests/speed
 	@$(BIN)/python -m tests.notebooks
 
 lab: $(LAB_READY)

@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.timing import median_ratio
+from benchmarks.contest import median_ratio
 from zoolib import (
     Context,
     FeatureEngineer,

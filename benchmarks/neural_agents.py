@@ -24,8 +24,8 @@ import torch
 from numpy.typing import DTypeLike, NDArray
 from torch import nn
 
+from benchmarks.contest import median_ratio, seconds
 from benchmarks.linear_agents import Player, play
-from benchmarks.timing import median_ratio, seconds
 from zoolib._threads import one_thread
 from zoolib.agents import Context
 from zoolib.agents.neural_linear import NeuralLinearAgent

@@ -19,7 +19,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.timing import seconds
+from benchmarks.contest import seconds
 from zoolib import Estimate, RidgePosterior, mean_interval
 from zoolib._threads import one_thread
 from zoolib.retrieval import Choice, ProductIndex, two_stage

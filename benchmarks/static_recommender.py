@@ -19,7 +19,7 @@ import torch
 from sklearn.model_selection import train_test_split
 from torch.utils.data import DataLoader, Dataset
 
-from benchmarks.timing import seconds
+from benchmarks.contest import seconds
 from zoolib import MLPRecommender, ZooplusSimulator, train_recommender
 
 

@@ -1,0 +1,208 @@
+"""Contests: several ways of doing one work, timed in turn, so that what disturbs one disturbs all.
+
+A `Row` names the work and who does it: zoolib, the plain textbook form, other libraries, and the machine
+itself, which only reads the bytes or multiplies the numbers that the work cannot do without. `measure`
+lets them run round by round. What counts are ratios to zoolib's time in the same round.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zoolib import Estimate, median_interval
+from zoolib._threads import one_thread
+
+KINDS = ("zoolib", "variant", "naive", "peer", "limit")
+FASTEST_PEER = "fastest peer"
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One way of doing the work.
+
+    Attributes
+    ----------
+    run : callable
+        Does the work for a while, and returns how many units of it were done.
+    kind : {"zoolib", "variant", "naive", "peer", "limit"}
+        Who it is. A variant is zoolib with another option; a limit only moves the bytes, or only
+        multiplies the numbers, of one unit.
+    difference : float, optional
+        Largest difference of a score from zoolib's after the same data, each as a part of 1 + |score|;
+        None where scores cannot be compared, which the note then explains.
+    note : str, default ""
+        How it is driven, and what the reader should know.
+    """
+
+    run: Callable[[], int]
+    kind: str
+    difference: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A peer that does not run here, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a row must reach.
+
+    Attributes
+    ----------
+    figure : str
+        A contestant's name, `FASTEST_PEER`, or a name in the row's figures.
+    at_least, below : float, optional
+        Bound of the ratio, or of the figure.
+    """
+
+    figure: str
+    at_least: float | None = None
+    below: float | None = None
+
+    def kept(self, found: float) -> bool:
+        """Return whether a figure lies within the bound."""
+        return (self.at_least is None or found >= self.at_least) and (
+            self.below is None or found < self.below
+        )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One work, and who does it.
+
+    Attributes
+    ----------
+    name : str
+        Unique, for example ``"disjoint 50 × 9"``.
+    unit : str
+        What is done once, for example ``"a decision and its update"``.
+    contestants : dict of str to Contestant or Absent
+        By name; one of them is ``"zoolib"``.
+    sizes : dict of str to int
+        For example ``{"K": 50, "d": 9}``.
+    seed : int
+        Of everything drawn.
+    series : str, default ""
+        Rows of one series show how the cost grows with one size.
+    promises : tuple of Promise, default ()
+        What must hold.
+    figures : dict of str to float
+        What was measured beside the ratios, for example ``{"p99_ms": 3.2}``.
+    """
+
+    name: str
+    unit: str
+    contestants: Mapping[str, Contestant | Absent]
+    sizes: Mapping[str, int]
+    seed: int = 0
+    series: str = ""
+    promises: tuple[Promise, ...] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+def seconds(task: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    task()
+    return time.perf_counter() - start
+
+
+def median_ratio(
+    long: Callable[[], object], short: Callable[[], object], repeats: int
+) -> float:
+    """Seconds of `long` over seconds of `short`: the median of pairs run in turn, after one for warmth."""
+    pairs = [seconds(long) / seconds(short) for _ in range(1 + repeats)]
+    return statistics.median(pairs[1:])
+
+
+@one_thread()
+def measure(row: Row, rounds: int = 11) -> dict[str, Any]:
+    """Let all contestants run in turn, after one round for warmth; return what JSON can hold.
+
+    Returns
+    -------
+    dict
+        The row's labels and, for each contestant, seconds a unit (median), and the ratio of its seconds
+        to zoolib's in the same round: median, its 95 % interval, and all rounds.
+    """
+    present = {
+        name: one
+        for name, one in row.contestants.items()
+        if isinstance(one, Contestant)
+    }
+    times: dict[str, list[float]] = {name: [] for name in present}
+    for _ in range(1 + rounds):
+        for name, one in present.items():
+            start = time.perf_counter()
+            done = one.run()
+            times[name].append((time.perf_counter() - start) / done)
+    found = {
+        name: _contestant(one, times[name][1:], times["zoolib"][1:])
+        for name, one in present.items()
+    }
+    absent = {
+        name: {"kind": "peer", "absent": one.reason}
+        for name, one in row.contestants.items()
+        if isinstance(one, Absent)
+    }
+    result = {
+        "name": row.name,
+        "series": row.series,
+        "unit": row.unit,
+        "sizes": dict(row.sizes),
+        "seed": row.seed,
+        "rounds": rounds,
+        "contestants": found | absent,
+        "figures": dict(row.figures),
+    }
+    result["promises"] = [_judged(promise, result) for promise in row.promises]
+    return result
+
+
+def _contestant(
+    one: Contestant, own: list[float], reference: list[float]
+) -> dict[str, Any]:
+    ratios = [mine / ours for mine, ours in zip(own, reference, strict=True)]
+    middle: Estimate = median_interval(ratios)
+    return {
+        "kind": one.kind,
+        "seconds": statistics.median(own),
+        "ratio": {"median": middle.mean, "low": middle.low, "high": middle.high},
+        "rounds": ratios,
+        "difference": one.difference,
+        "note": one.note,
+    }
+
+
+def ratio(result: Mapping[str, Any], figure: str) -> float | None:
+    """Return the figure of a measured row that a promise names; None if no peer ran."""
+    if figure == FASTEST_PEER:
+        return min((ratio for _, ratio in peer_ratios(result)), default=None)
+    if figure in result["figures"]:
+        return result["figures"][figure]
+    return result["contestants"][figure]["ratio"]["median"]
+
+
+def peer_ratios(result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield the peers of a measured row that ran, each with its median ratio."""
+    for name, one in result["contestants"].items():
+        if one["kind"] == "peer" and "ratio" in one:
+            yield name, one["ratio"]["median"]
+
+
+def _judged(promise: Promise, result: Mapping[str, Any]) -> dict[str, Any]:
+    found = ratio(result, promise.figure)
+    return {
+        "figure": promise.figure,
+        "at_least": promise.at_least,
+        "below": promise.below,
+        "found": found,
+        "kept": None if found is None else promise.kept(found),
+    }
