@@ -1,20 +1,24 @@
 # make book   build the book (sets up everything on first use)
 # make test   prove that everything holds
 # make lab    read and run the chapters in JupyterLab
+# make bench  measure speed beside plain forms, other libraries and the machine (about half an hour)
 # Another interpreter: make book PYTHON=/path/to/python3.12
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book test lab lock clean
+.PHONY: help book test lab bench sweeps lock clean
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 READY := .venv/ready
 LAB_READY := .venv/lab-ready
+PEERS_READY := .venv-peers/peers.json
 HTML := _build/html/index.html
 # Passed on to JupyterLab, for example LAB_OPTIONS=--no-browser
 LAB_OPTIONS ?=
+# Where `make bench` writes. The page of the book shows chapters/recorded/benchmarks.json.
+BENCH ?= _build/benchmarks.json
 
 # No progress bars in pages and logs; kernels find the library and one another in the environment.
 export TQDM_DISABLE := 1
@@ -23,7 +27,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 unexport PYTHONPATH
 
 help:
-	@sed -n '1,4s/^# //p' Makefile
+	@sed -n '1,/^$$/s/^# //p' Makefile
 
 $(READY): requirements.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed and none was found: install one, or name it: make book PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -61,6 +65,22 @@ test: $(READY)
 
 lab: $(LAB_READY)
 	@TQDM_DISABLE= $(BIN)/jupyter-lab $(LAB_OPTIONS) chapters
+
+# Other libraries are installed beside the book's environment and never into it.
+$(PEERS_READY): $(READY) benchmarks/peers/requirements.txt benchmarks/peers/install.py
+	@echo "installing other libraries into .venv-peers (once; a few minutes)"
+	@$(BIN)/python -m benchmarks.peers.install
+
+bench: $(PEERS_READY)
+	@mkdir -p $(dir $(BENCH))
+	@.venv-peers/bin/python -m benchmarks --json $(BENCH)
+
+# The recorded sweeps of the chapters, computed afresh; interrupted, the next call goes on.
+SWEPT := linucb neural-bandits practice
+sweeps: $(READY)
+	@for chapter in $(SWEPT); do \
+		$(BIN)/jupytext --to py:percent -o - chapters/$$chapter.md | (cd chapters && MPLBACKEND=agg TQDM_DISABLE= ../$(BIN)/python -) || exit 1; \
+	done
 
 # The lock for all platforms and Pythons; needs uv.
 lock:

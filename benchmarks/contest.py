@@ -16,8 +16,8 @@ from typing import Any
 from zoolib import Estimate, median_interval
 from zoolib._threads import one_thread
 
-KINDS = ("zoolib", "variant", "naive", "peer", "limit")
 FASTEST_PEER = "fastest peer"
+LEAST_SECONDS = 0.08  # of a run
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Contestant:
     run : callable
         Does the work for a while, and returns how many units of it were done.
     kind : {"zoolib", "variant", "naive", "peer", "limit"}
-        Who it is. A variant is zoolib with another option; a limit only moves the bytes, or only
-        multiplies the numbers, of one unit.
+        Who it is. A variant is zoolib with another option; a peer is another library at the same work; a
+        limit only moves the bytes, or only multiplies the numbers, of one unit.
     difference : float, optional
         Largest difference of a score from zoolib's after the same data, each as a part of 1 + |score|;
         None where scores cannot be compared, which the note then explains.
@@ -38,7 +38,7 @@ class Contestant:
         How it is driven, and what the reader should know.
     """
 
-    run: Callable[[], int]
+    run: Callable[[], float]
     kind: str
     difference: float | None = None
     note: str = ""
@@ -122,6 +122,19 @@ def median_ratio(
     return statistics.median(pairs[1:])
 
 
+def for_a_while(step: Callable[[], object], units: float = 1) -> Callable[[], float]:
+    """Return a contestant's run: steps of so many units until the clock has moved enough."""
+
+    def run() -> float:
+        done, stop = 0, time.perf_counter() + LEAST_SECONDS
+        while done == 0 or time.perf_counter() < stop:
+            step()
+            done += units
+        return done
+
+    return run
+
+
 @one_thread()
 def measure(row: Row, rounds: int = 11) -> dict[str, Any]:
     """Let all contestants run in turn, after one round for warmth; return what JSON can hold.
@@ -129,8 +142,8 @@ def measure(row: Row, rounds: int = 11) -> dict[str, Any]:
     Returns
     -------
     dict
-        The row's labels and, for each contestant, seconds a unit (median), and the ratio of its seconds
-        to zoolib's in the same round: median, its 95 % interval, and all rounds.
+        The row's labels and, for each contestant, its seconds a unit, in each of the rounds and their
+        median, and the ratio of its seconds to zoolib's in the same round: median and 95 % interval.
     """
     present = {
         name: one
@@ -175,7 +188,7 @@ def _contestant(
         "kind": one.kind,
         "seconds": statistics.median(own),
         "ratio": {"median": middle.mean, "low": middle.low, "high": middle.high},
-        "rounds": ratios,
+        "rounds": own,
         "difference": one.difference,
         "note": one.note,
     }

@@ -1,17 +1,8 @@
-"""How much whole arrays save in Chapter 1: each task beside its plain form, in one run.
-
-    python -m benchmarks.static_recommender [--json FILE]
-
-Prints medians of repeated pairs as ratios; absolute times depend on the machine.
-"""
+"""How much whole arrays save in Chapter 1: each task beside its plain form."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
-import statistics
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -19,8 +10,12 @@ import torch
 from sklearn.model_selection import train_test_split
 from torch.utils.data import DataLoader, Dataset
 
-from benchmarks.contest import seconds
+from benchmarks.contest import Contestant, Promise, Row
 from zoolib import MLPRecommender, ZooplusSimulator, train_recommender
+from zoolib._threads import one_thread
+
+SEED, N, EPOCHS = 42, 200_000, 10
+FEW = 5_000  # what a plain form does in a round
 
 
 def loop_of_single_draws(world: ZooplusSimulator, n: int) -> pd.DataFrame:
@@ -43,18 +38,27 @@ def loop_of_single_draws(world: ZooplusSimulator, n: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["user_id", "product_id", "clicked", "category"])
 
 
-def sampling_ratio(n: int = 200_000, repeats: int = 5) -> float:
-    """Seconds of the loop over seconds of the whole-array draw, median of pairs."""
-    pairs = []
-    for seed in range(repeats):
-        arrays = seconds(
-            lambda seed=seed: ZooplusSimulator(seed=seed).sample_interactions(n)
-        )
-        loop = seconds(
-            lambda seed=seed: loop_of_single_draws(ZooplusSimulator(seed=seed), n)
-        )
-        pairs.append(loop / arrays)
-    return statistics.median(pairs)
+def sampling_row() -> Row:
+    """Compare ways of logging visits."""
+    worlds = ZooplusSimulator(seed=SEED), ZooplusSimulator(seed=SEED)
+
+    def ours() -> int:
+        return len(worlds[0].sample_interactions(N))
+
+    def naive() -> int:
+        return len(loop_of_single_draws(worlds[1], FEW))
+
+    return Row(
+        "200,000 random visits",
+        "a visit",
+        {
+            "zoolib": Contestant(ours, "zoolib"),
+            "naive": Contestant(naive, "naive", note="a draw at a time"),
+        },
+        {"visits": N},
+        SEED,
+        promises=(Promise("naive", at_least=50),),
+    )
 
 
 class Rows(Dataset):
@@ -98,59 +102,75 @@ def train_by_single_rows(
     return float(np.mean(losses))
 
 
-def training_ratio(
-    n: int = 200_000, epochs: int = 10, repeats: int = 3
-) -> tuple[float, float, float]:
-    """Seconds by single rows over seconds by whole tensors, median of pairs; and both validation losses."""
-    log = ZooplusSimulator(seed=42).sample_interactions(n)
-    train, validation = train_test_split(log, test_size=0.2, random_state=42)
-    pairs, losses = [], {}
-
-    def ours() -> None:
-        model = MLPRecommender(1000, 50, seed=42)
-        history = train_recommender(
-            model,
-            train,
-            validation,
-            epochs=epochs,
-            seed=42,
-            device="cpu",
-            progress=False,
-        )
-        losses["ours"] = float(history.validation_loss[-1])
-
-    def theirs() -> None:
-        model = MLPRecommender(1000, 50, seed=42)
-        losses["theirs"] = train_by_single_rows(model, train, validation, epochs)
-
-    for _ in range(repeats):
-        pairs.append(seconds(theirs) / seconds(ours))
-    return statistics.median(pairs), losses["ours"], losses["theirs"]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    arguments = parser.parse_args()
-    sampling = sampling_ratio()
-    print(
-        f"200,000 interactions: whole arrays are {sampling:.0f} times as fast as a loop of single draws"
+def train_by_tensors(
+    model: MLPRecommender, train: pd.DataFrame, validation: pd.DataFrame, epochs: int
+) -> float:
+    """Train as the book does; return the validation loss."""
+    history = train_recommender(
+        model,
+        train,
+        validation,
+        epochs=epochs,
+        seed=SEED,
+        device="cpu",
+        progress=False,
     )
-    training, ours, theirs = training_ratio()
-    print(
-        f"10 epochs of training: whole tensors are {training:.1f} times as fast as a DataLoader of single rows"
+    return float(history.validation_loss[-1])
+
+
+@one_thread()
+def training_row() -> Row:
+    """Compare ways of training Chapter 1's recommender."""
+    log = ZooplusSimulator(seed=SEED).sample_interactions(N)
+    train, validation = train_test_split(log, test_size=0.2, random_state=SEED)
+
+    def fresh() -> MLPRecommender:
+        return MLPRecommender(1000, 50, seed=SEED)
+
+    def an_epoch(
+        trained: Callable[..., float], n: int, model: MLPRecommender
+    ) -> Callable[[], int]:
+        """Train on n rows and judge by a quarter as many."""
+        parts = train[:n], validation[: n // 4]
+
+        def run() -> int:
+            trained(model, *parts, 1)
+            return n
+
+        return run
+
+    ours, naive = (
+        trained(fresh(), train, validation, EPOCHS)
+        for trained in (train_by_tensors, train_by_single_rows)
     )
-    print(f"validation loss: whole tensors {ours:.4f}, single rows {theirs:.4f}")
-    if arguments.json:
-        figures = {
-            "sampling_ratio": sampling,
-            "training_ratio": training,
-            "validation_loss": [ours, theirs],
-        }
-        arguments.json.write_text(
-            json.dumps(figures | {"machine": platform.machine()}, indent=1)
-        )
+    return Row(
+        "training a recommender",
+        "a row of an epoch",
+        {
+            "zoolib": Contestant(
+                an_epoch(train_by_tensors, len(train), fresh()), "zoolib"
+            ),
+            "naive": Contestant(
+                an_epoch(train_by_single_rows, 4 * FEW, fresh()),
+                "naive",
+                note="a DataLoader of single rows, as in PyTorch's tutorials",
+            ),
+        },
+        {"rows": len(train), "batch": 512},
+        SEED,
+        promises=(
+            Promise("naive", at_least=4),
+            Promise("validation_loss", below=0.42),
+            Promise("validation_losses_apart", below=0.01),
+        ),
+        figures={
+            "validation_loss": ours,
+            "validation_losses_apart": abs(ours - naive),
+        },
+    )
 
 
-if __name__ == "__main__":
-    main()
+def rows() -> Iterator[Row]:
+    """Yield the rows of this benchmark."""
+    yield sampling_row()
+    yield training_row()

@@ -29,10 +29,11 @@ from parallel_execution import AT_ONCE, ONE_THREAD  # noqa: E402
 TIMEOUT_S = 900
 
 
-def chapters(root: Path = ROOT) -> list[Path]:
-    """List the pages of the table of contents that are notebooks."""
+def chapters(root: Path = ROOT, numbered: bool = False) -> list[Path]:
+    """List the pages of the table of contents that are notebooks, or only the numbered ones."""
     toc = yaml.safe_load((root / "_toc.yml").read_text())
-    entries = [entry["file"] for part in toc["parts"] for entry in part["chapters"]]
+    parts = [part for part in toc["parts"] if part.get("numbered") or not numbered]
+    entries = [entry["file"] for part in parts for entry in part["chapters"]]
     pages = [root / f"{name}.md" for name in (toc["root"], *entries)]
     return [page for page in pages if "{code-cell}" in page.read_text()]
 

@@ -506,7 +506,9 @@ def test_the_spread_of_the_members_is_that_of_bootstrapped_means():
         learning_rate=0.05,
         dtype=np.float64,
     )
-    agent.memory.sample = lambda wanted: agent.memory.newest(wanted)
+    agent.memory.sample = lambda wanted: tuple(
+        np.concatenate([part] * (wanted // n)) for part in agent.memory.newest(n)
+    )
     rng = np.random.default_rng(0)
     rewards = rng.random(n) < 0.4
     for reward in rewards:

@@ -13,6 +13,7 @@ from zoolib.agents import (
     LinUCBAgent,
 )
 from zoolib.agents.linear import LEAST_VARIANCE
+from zoolib.posterior import frozen
 
 NAN, INF = float("nan"), float("inf")
 ALPHA, RIDGE, K, D = 0.7, 2.5, 4, 3
@@ -553,3 +554,77 @@ def test_arms_to_remove_may_be_named_twice_or_be_none():
     assert agent.n_arms == 2
     stay = [x[[0, 2]] for x in before]
     assert same(stay, state_of(agent))
+
+
+# --- Features that stay --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+@pytest.mark.parametrize("kind", [LinUCBAgent, LinTSAgent, LinearAgent])
+@pytest.mark.parametrize("alike", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"discount": 0.95}, {"window": 20}, {"link": "logit"}, {"shared": False}],
+)
+def test_features_that_stay_earn_the_same_scores(kind, n_worlds, alike, options):
+    worlds = (n_worlds,) if n_worlds else ()
+    options = {"shared": True, "n_worlds": n_worlds} | options
+    plain, following = (kind(K, D, ridge=RIDGE, **options) for _ in range(2))
+    features = normal(0, *worlds, K, D)
+    if alike:
+        features[..., 2, :] = features[..., 0, :]
+    users = np.zeros(worlds, int)
+    fixed = [Context(users, frozen(features)), Context(users, frozen(-features))]
+    fresh = [Context(users, features), Context(users, -features)]
+    for step in range(120):
+        _, arm, reward = visit(step, *worlds, clicks=True)
+        which = (step // 10) % 2
+        expected = plain.scores(fresh[which])
+        found = following.scores(fixed[which])
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+        if alike and options["shared"]:
+            assert (found[..., 2] == found[..., 0]).all()
+        found[:] = NAN
+        plain.update(fresh[which], arm, reward)
+        following.update(fixed[which], arm, reward)
+        if step == 60:
+            arms = np.array([[1], [2]]) if worlds else np.array([1])
+            plain.restock(arms)
+            following.restock(arms)
+
+
+def test_what_is_written_into_features_is_seen():
+    agent = taught(LinUCBAgent, shared=True)
+    owner = normal(0, K, D)
+    shown = owner.view()
+    shown.flags.writeable = False
+    context = Context(0, shown)
+    before = agent.scores(context)
+    owner[1] = 0
+    after = agent.scores(context)
+    assert before[1] != 0 == after[1]
+
+
+def test_arms_alike_are_found_once_in_features_that_stay(monkeypatch):
+    compared, array_equal = [], np.array_equal
+    monkeypatch.setattr(
+        np, "array_equal", lambda *given: compared.append(1) or array_equal(*given)
+    )
+    agent = LinUCBAgent(K, D, shared=True)
+    context = Context(0, frozen(normal(0, K, D)[[0, 1, 0, 1]]))
+    for _ in range(20):
+        agent.update(context, agent.select(context), 1.0)
+    assert len(compared) == 1
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+def test_what_was_believed_of_a_product_is_not_believed_of_the_next(n_worlds):
+    informed, plain = (taught(LinUCBAgent, n_worlds=n_worlds) for _ in range(2))
+    informed.add_arms(1, mean=[9.0, 0, 0], ridge=100.0)
+    plain.add_arms(1)
+    arms = np.array([[K], [K]]) if n_worlds else np.array([K])
+    for agent in (informed, plain):
+        agent.restock(arms)
+    assert same(state_of(informed), state_of(plain))
+    prior = informed.posterior.prior[..., K]
+    assert (prior == RIDGE).all()

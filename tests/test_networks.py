@@ -1,4 +1,5 @@
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -213,3 +214,30 @@ def test_evaluation_of_some_of_the_networks():
         assert np.allclose(some[place], alone, atol=1e-6)
     one = mlp.evaluate(x[0], np.int64(1))
     assert np.allclose(one, MLP((3, 5, 2), seeded(7)).evaluate(x[0]), atol=1e-6)
+
+
+def test_a_network_is_evaluated_with_the_weights_that_it_has_now():
+    """However they came: written in place, loaded, copied to another network, of another type."""
+    network = MLP((3, 4, 1), seeded(0))
+    x = np.ones((2, 3), np.float32)
+
+    def agrees(one, x=x):
+        expected = one(torch.from_numpy(x)).detach().numpy()
+        return np.allclose(one.evaluate(x), expected, rtol=1e-6)
+
+    assert agrees(network)
+    twins = copy.deepcopy(network), pickle.loads(pickle.dumps(network))
+    with torch.no_grad():
+        network.weights[0].add_(1)
+    before = twins[0].evaluate(x)
+    assert agrees(network)
+    for twin in twins:
+        assert agrees(twin)
+        with torch.no_grad():
+            twin.weights[1].mul_(3)
+        assert agrees(twin)
+        assert not np.allclose(twin.evaluate(x), before)
+    network.load_state_dict(MLP((3, 4, 1), seeded(1)).state_dict())
+    assert agrees(network)
+    assert agrees(network.to(torch.float64), x.astype(np.float64))
+    assert network.evaluate(x.astype(np.float64)).dtype == np.float64

@@ -1,14 +1,20 @@
+import copy
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zoolib import posterior as posterior_module
 from zoolib.posterior import (
     LEAST_FACTOR,
     LEAST_PRIOR,
     MOST_UPDATES_UNCHECKED,
     TOLERANCE,
     RidgePosterior,
+    frozen,
+    is_frozen,
 )
 
 NAN, INF = float("nan"), float("inf")
@@ -1011,3 +1017,254 @@ def test_an_array_of_rewards_may_be_used_again_while_its_row_waits(weight):
         undisturbed.update(np.ones((2, 2)), [step + 1.0] * 2)
     reward[:] = 0
     assert same(state_of(posterior), state_of(undisturbed))
+
+
+# --- Many rows -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.97])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("shape", "lead"), [((), ()), ((2,), (2,)), ((2,), ())])
+@pytest.mark.parametrize(("n", "d"), [(20_011, 7), (9_001, 8), (28_001, 1)])
+def test_rows_that_no_block_holds_are_solved_alike(n, d, shape, lead, dtype, discount):
+    posterior = RidgePosterior(d, RIDGE, shape, dtype)
+    for step in range(30):
+        row, reward = normal(step, *shape, d), normal(step + 50, *shape)
+        posterior.update(row, reward, discount=discount)
+    x = normal(1, *lead, n, d).astype(dtype)
+    prediction, width = posterior.predict_rows(x)
+    A, b = posterior.A.astype(float), posterior.b.astype(float)
+    solved = np.linalg.solve(A, np.broadcast_to(x.mT, (*shape, d, n)))
+    near = {"rtol": 1e-9, "atol": 1e-9} if dtype is np.float64 else {"atol": 3e-5}
+    expected = np.sqrt((x * solved.mT).sum(axis=-1))
+    np.testing.assert_allclose(width, expected, **near)
+    expected = (x * np.linalg.solve(A, b[..., None]).mT).sum(axis=-1)
+    np.testing.assert_allclose(prediction, expected, **near)
+    assert prediction.dtype == width.dtype == dtype
+    assert prediction.shape == width.shape == (*shape, n)
+
+
+@pytest.mark.parametrize("n", [5, 20_000])
+@pytest.mark.parametrize("shape", [(), (3,)])
+@pytest.mark.parametrize("dtype", [None, np.float32])
+def test_rows_may_be_scaled_and_computed_in_single_precision(n, shape, dtype):
+    posterior = learned(shape)
+    x, scale = normal(5, *shape, n, 3).astype(np.float32), normal(6, 3)
+    found = posterior.predict_rows(x, scale, dtype)
+    expected = posterior.predict_rows(x.astype(float) * scale)
+    near = 1e-5 if dtype else 1e-10
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == (dtype or np.float64)
+        np.testing.assert_allclose(one, other, rtol=near, atol=near)
+
+
+def test_of_many_rows_only_the_answers_take_memory():
+    posterior = learned(d=32, dtype=np.float32)
+    x = np.ones((200_000, 32), np.float32)
+    tracemalloc.start()
+    posterior.predict_rows(x, scale=np.arange(32.0), dtype=np.float32)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 2 * 200_000 * 4 + 500_000 < x.nbytes / 10
+
+
+# --- Rows that never change ----------------------------------------------------------------------
+
+
+def test_what_is_frozen_cannot_be_written():
+    source = normal(0, 4, 3)
+    x = frozen(source)
+    kept = source.copy()
+    source[:] = 0
+    assert (x == kept).all()
+    assert x.dtype == kept.dtype
+    assert is_frozen(x)
+    for view in (x, x[1:], x.T, x.reshape(-1), x.view()):
+        assert is_frozen(view)
+        with pytest.raises(ValueError, match="read-only"):
+            view[0] = 1.0
+        with pytest.raises(ValueError, match="cannot set WRITEABLE flag"):
+            view.flags.writeable = True
+
+
+def test_read_only_is_not_frozen():
+    owner = np.ones((4, 3))
+    shown = owner.view()
+    shown.flags.writeable = False
+    sealed = np.ones(3)
+    sealed.flags.writeable = False
+    buffer = np.frombuffer(bytearray(24))
+    for one in (owner, shown, sealed, buffer, [1.0], np.broadcast_to(owner, (2, 4, 3))):
+        assert not is_frozen(one)
+
+
+def count_products(monkeypatch):
+    """Count how often rows are multiplied by the whole matrix."""
+    products, compute = [], posterior_module._of_rows
+
+    def counted(x, solution, dtype=None):
+        products.append(x.shape)
+        return compute(x, solution, dtype)
+
+    monkeypatch.setattr(posterior_module, "_of_rows", counted)
+    return products
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    shape=st.sampled_from([(), (3,), (2, 2)]),
+    steps=st.lists(
+        st.sampled_from(
+            [
+                "learn",
+                "one",
+                "some",
+                "undo",
+                "weigh",
+                "forget",
+                "decay",
+                "reset",
+                "part",
+                "rebuild",
+                "extend",
+                "drop",
+                "check",
+                "refuse",
+                "ask",
+                "ask",
+            ]
+        ),
+        max_size=60,
+    ),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_followed_rows_are_never_stale(shape, steps, seed):
+    rng = np.random.default_rng(seed)
+    posterior = RidgePosterior(3, RIDGE, shape)
+    rows = frozen(rng.normal(size=(*shape, 5, 3)))
+
+    def learn(at=(), weight=1.0, discount=1.0):
+        x = rng.normal(size=posterior.b[at].shape)
+        reward = rng.normal(size=x.shape[:-1])
+        posterior.update(x, reward, at, weight, discount)
+        return x, reward
+
+    for step in steps:
+        if step == "learn":
+            learn()
+        elif step == "one":
+            learn(tuple(int(rng.integers(n)) for n in posterior.shape))
+        elif step == "some":
+            learn((rng.permutation(posterior.shape[0])[:2],) if shape else ())
+        elif step == "undo":
+            posterior.update(*learn(), weight=-1.0)
+        elif step == "weigh":
+            learn(weight=rng.uniform(0.1, 3, size=posterior.shape))
+        elif step == "forget":
+            learn(discount=rng.choice([0.95, 0.3]))
+        elif step == "decay":
+            posterior.decay(rng.choice([0.95, 0.3]))
+        elif step == "reset":
+            posterior.reset()
+        elif step == "part" and shape:
+            posterior.reset((0,), mean=rng.normal(size=3), ridge=1.5)
+        elif step == "rebuild":
+            x = rng.normal(size=(*posterior.shape, 4, 3))
+            posterior.rebuild(x, x[..., 0])
+        elif step in ("extend", "drop") and shape:
+            if step == "extend":
+                posterior.extend(1)
+            elif posterior.shape[-1] > 2:
+                posterior.drop([1])
+            rows = frozen(rng.normal(size=(*posterior.shape, 5, 3)))
+        elif step == "check":
+            posterior.check()
+        elif step == "refuse":
+            with pytest.raises(ValueError, match="finite"):
+                posterior.update(np.full(posterior.b.shape, NAN), posterior.prior)
+        elif step == "ask":
+            found = posterior.predict_rows(rows)
+            expected = posterior.predict_rows(rows.copy())
+            for one, other in zip(found, expected, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+                one[:] = NAN  # the answers are the caller's
+
+
+@pytest.mark.parametrize("shape", [(), (2,)])
+@pytest.mark.parametrize(
+    ("discount", "window"), [(1.0, None), (0.99, None), (0.5, None), (1.0, 40)]
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_followed_rows_stay_close_for_long(shape, discount, window, dtype):
+    rng = np.random.default_rng(1)
+    posterior = RidgePosterior(6, 0.5, shape, dtype)
+    rows = frozen(rng.normal(size=(*shape, 20, 6)).astype(dtype))
+    learnt, worst = [], 0.0
+    for _ in range(2500):
+        x = rows[..., rng.integers(20), :]
+        learnt.append((x, rng.normal(size=shape)))
+        posterior.update(*learnt[-1], discount=discount)
+        if window and len(learnt) > window:
+            posterior.update(*learnt.pop(0), weight=-1.0)
+        found = posterior.predict_rows(rows)
+        expected = posterior.predict_rows(rows.copy())
+        part = abs(np.subtract(found, expected)) / (1 + np.abs(expected))
+        worst = max(worst, part.max())
+    assert worst < TOLERANCE[np.dtype(dtype)]  # as near as A⁻¹ itself is held
+
+
+def test_rows_that_stay_are_multiplied_only_when_drift_is_checked(monkeypatch):
+    products = count_products(monkeypatch)
+    posterior, rows = RidgePosterior(3), frozen(normal(0, 50, 3))
+    for step in range(100):
+        posterior.predict_rows(rows)
+        posterior.update(normal(step, 3), 1.0)
+    assert len(products) == 1 + 4  # after 1, 4, 16 and 64 updates
+    posterior.predict_rows(rows, scale=np.ones(3))
+    posterior.predict_rows(rows, dtype=np.float32)
+    posterior.predict_rows(frozen(rows))  # equal numbers in another array
+    assert len(products) == 1 + 4 + 3
+
+
+def test_rows_that_nobody_asks_about_are_not_followed(monkeypatch):
+    products = count_products(monkeypatch)
+    posterior, rows = RidgePosterior(3), frozen(normal(0, 50, 3))
+    for step in range(70):  # the next check comes after 256
+        posterior.update(normal(step, 3), 1.0)
+    for unasked, computed in ((3, 1), (4, 2)):
+        posterior.predict_rows(rows)
+        for step in range(unasked):
+            posterior.update(normal(step, 3), 1.0)
+        posterior.predict_rows(rows)
+        assert len(products) == computed
+
+
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_frozen_rows_of_another_type_or_for_all_posteriors_are_answered(shape):
+    posterior = learned(shape, dtype=np.float32)
+    for rows in (normal(0, *shape, 5, 3), normal(0, 5, 3).astype(np.float32)):
+        found = posterior.predict_rows(frozen(rows))
+        posterior.update(normal(1, *shape, 3), np.ones(shape))
+        again = posterior.predict_rows(frozen(rows))
+        for one, other in zip(again, posterior.predict_rows(rows), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+        assert not np.allclose(found[1], again[1], atol=1e-5)
+
+
+def test_a_copy_follows_rows_on_its_own():
+    posterior, rows = learned(), frozen(normal(0, 5, 3))
+    before = posterior.predict_rows(rows)
+    twin = copy.deepcopy(posterior)
+    twin.update([1.0, 2.0, 3.0], 1.0)
+    assert same(before, posterior.predict_rows(rows))
+    for one, other in zip(
+        twin.predict_rows(rows), twin.predict_rows(rows.copy()), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_one_posterior_may_be_named_by_an_array():
+    by_array, by_number = learned((4,)), learned((4,))
+    by_array.update([1.0, 2.0, 3.0], 1.0, (np.array(2),))
+    by_number.update([1.0, 2.0, 3.0], 1.0, (2,))
+    assert same(state_of(by_array), state_of(by_number))

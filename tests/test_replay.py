@@ -94,6 +94,15 @@ def test_each_world_samples_as_if_alone(n):
     assert not np.array_equal(x[0], x[1] - [100, -100])
 
 
+@pytest.mark.parametrize("n_worlds", [None, 3])
+def test_rows_drawn_at_once_are_those_drawn_one_batch_after_the_other(n_worlds):
+    once, in_turn = filled(9, 7, n_worlds), filled(9, 7, n_worlds)
+    x, reward = once.sample(15)
+    batches = [in_turn.sample(n) for n in (5, 3, 7)]
+    assert np.array_equal(x, np.concatenate([x for x, _ in batches], axis=-2))
+    assert np.array_equal(reward, np.concatenate([r for _, r in batches], axis=-1))
+
+
 def test_one_seed_serves_all_worlds():
     shared, own = filled(5, 5, 2, seed=9), filled(5, 5, 2, seed=[9, 9])
     assert same(shared.sample(20), own.sample(20))

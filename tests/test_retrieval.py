@@ -9,9 +9,9 @@ import faiss
 import numpy as np
 import pytest
 
-from benchmarks.retrieval import catalogue, decision
+from benchmarks.retrieval import catalogue
 from zoolib import RidgePosterior
-from zoolib.retrieval import ProductIndex, two_stage
+from zoolib.retrieval import ProductIndex, one_stage, two_stage
 
 D = 8
 NAN, INF = float("nan"), float("inf")
@@ -522,14 +522,68 @@ def test_stages_that_do_not_fit_are_refused(options, error, words):
         call(**options)
 
 
-@pytest.mark.parametrize(("kind", "least"), [("clusters", 0.9), ("gaussian", 0.5)])
-def test_a_catalogue_of_fifty_thousand_is_searched_well(kind, least):
+def test_without_a_shortlist_every_product_has_its_bound():
+    posterior, visitor = learnt(), draws(D, seed=7)
+    wanted = bounds(posterior, draws(300, D), visitor, 3.0)
+    choice = one_stage(index_for("ivf8"), posterior, visitor, 3.0)
+    np.testing.assert_allclose(choice.scores, wanted, rtol=1e-5, atol=1e-6)
+    assert choice.candidates.tolist() == list(range(300))
+    assert choice.product == wanted.argmax()
+    assert choice.scores.dtype == np.float32
+
+
+def test_without_a_shortlist_many_products_are_scored_in_blocks():
+    embeddings, posterior, visitor = draws(9_000, D), learnt(), draws(D, seed=7)
+    wanted = bounds(posterior, embeddings, visitor, 1.0)
+    choice = one_stage(ProductIndex(embeddings), posterior, visitor, 1.0)
+    np.testing.assert_allclose(choice.scores, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_without_a_shortlist_removed_products_are_not_chosen():
+    posterior, visitor = learnt(), draws(D, seed=7)
+    wanted = bounds(posterior, draws(300, D), visitor, 1.0)
+    best = np.argsort(-wanted)
+    index = index_for("exact")
+    index.remove(best[:3])
+    choice = one_stage(index, posterior, visitor, 1.0)
+    assert choice.product == best[3]
+    assert choice.candidates.tolist() == sorted(best[3:].tolist())
+    np.testing.assert_allclose(choice.scores, wanted[choice.candidates], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"alpha": -1.0}, ValueError, "alpha must be 0 or more and finite: got -1"),
+        ({"visitor": np.ones(D - 1)}, ValueError, r"shape \(8,\): got \(7,\)"),
+        ({"visitor": np.full(D, NAN)}, ValueError, "visitor must be finite"),
+        ({"posterior": RidgePosterior(D + 1)}, ValueError, "and 9 features"),
+        ({"index": ProductIndex(np.empty((0, D)))}, ValueError, "index must hold"),
+    ],
+)
+def test_without_a_shortlist_what_does_not_fit_is_refused(options, error, words):
+    usual = {"index": index_for("exact"), "posterior": learnt()}
+    with pytest.raises(error, match=words):
+        one_stage(**(usual | {"visitor": np.ones(D), "alpha": 1.0} | options))
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_without_a_shortlist_bounds_beyond_single_precision_are_refused():
+    index = ProductIndex([[1.0, 0.0], [0.0, 9e14]])
+    with pytest.raises(FloatingPointError, match="got inf for product 1"):
+        one_stage(index, RidgePosterior(2), [1.0, 9e14], 1.0)
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "least"),
+    [(catalogue(50_000, seed=0), 0.9), (draws(50_000, 32), 0.5)],
+    ids=["clusters", "gaussian"],
+)
+def test_a_catalogue_of_fifty_thousand_is_searched_well(embeddings, least):
     """An eighth of the cells is plenty where products cluster, and not where they do not."""
-    embeddings = catalogue(50_000, kind, seed=0)
     index = ProductIndex(embeddings, "ivf8")
     queries = draws(40, 32, seed=1) * draws(32, seed=2)
     assert index.recall(queries, 500).mean() >= least
-    posterior = learnt(d=32)
-    choice = decision(index, posterior, queries[0])
+    choice = two_stage(index, learnt(d=32), queries[0], alpha=1.0)
     assert choice.product in choice.candidates
     assert len(choice.candidates) == 500

@@ -5,11 +5,11 @@ Modules stand on floors and import only from floors below:
 ====== ===================================================
 floor  modules
 ====== ===================================================
-13     `__main__`, and what `service` shows to the outside
-9–12   `service`: the production loop
-8      `gauntlet`
-7      `evaluation`
-6      `experiment`, `plots`, `book`
+16     `__main__`, and what `service` shows to the outside
+12–15  `service`: the production loop
+11     `gauntlet`
+10     `evaluation`
+6–9    `experiment`; `plots`, `book`
 5      `agents`
 4      what neural agents share
 3      `recommender`, `offpolicy`, `retrieval`, and what all agents share
@@ -61,9 +61,9 @@ from zoolib.evaluation import (
     rolling_mean,
     share_of_oracle,
 )
-from zoolib.experiment import History, run_experiment
+from zoolib.experiment import History, Sweep, run_experiment, sweep
 from zoolib.features import FeatureEngineer
-from zoolib.posterior import RidgePosterior
+from zoolib.posterior import RidgePosterior, frozen
 from zoolib.recommender import (
     MLPRecommender,
     TrainingHistory,
@@ -106,6 +106,7 @@ __all__ = [
     "RevealedContext",
     "RidgePosterior",
     "StaticAgent",
+    "Sweep",
     "TrainingHistory",
     "ZooplusSimulator",
     "best_product_value",
@@ -115,6 +116,7 @@ __all__ = [
     "crossing_time",
     "draw",
     "entropy_floor",
+    "frozen",
     "greedy",
     "lead",
     "listing",
@@ -132,6 +134,7 @@ __all__ = [
     "run_experiment",
     "share_of_oracle",
     "static_recommenders",
+    "sweep",
     "train_recommender",
     "true_ctr_matrix",
     "with_floor",

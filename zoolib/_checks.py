@@ -103,10 +103,12 @@ def as_ids(name: str, value: ArrayLike, n: int) -> NDArray[np.int64]:
     ids = np.asarray(value)
     if ids.dtype.kind not in "iu":
         raise TypeError(f"{name} must hold whole numbers: got dtype {ids.dtype}")
-    if ids.size and (ids.min() < 0 or ids.max() >= n):
-        wrong = ids[(ids < 0) | (ids >= n)].flat[0]
-        raise ValueError(f"{name} must lie in 0 … {n - 1}: got {wrong}")
-    return ids.astype(np.int64, copy=False)
+    ids = ids.astype(np.int64, copy=False)
+    # Read without a sign, negative numbers are huge: one comparison finds all that are wrong.
+    wrong = ids.view(np.uint64) >= n
+    if np.count_nonzero(wrong):
+        raise ValueError(f"{name} must lie in 0 … {n - 1}: got {ids[wrong][0]}")
+    return ids
 
 
 def as_pairs(

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and lines that are on disk once they are appended."""
 
 from __future__ import annotations
 
@@ -19,8 +19,21 @@ def write_whole(
     ) as file:
         try:
             write(file)
+            _to_disk(file)  # or a power cut could leave the new name and no content
             file.close()
             os.replace(file.name, path)
         except BaseException:
             os.unlink(file.name)
             raise
+
+
+def append_line(path: str | os.PathLike[str], line: bytes) -> None:
+    """Append a line to a file; it is on disk when this returns."""
+    with open(path, "ab") as file:
+        file.write(line + b"\n")
+        _to_disk(file)
+
+
+def _to_disk(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())

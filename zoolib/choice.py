@@ -21,7 +21,7 @@ SUM_TOLERANCE = 1e-6
 def tied(scores: NDArray, top: NDArray) -> NDArray[np.bool_]:
     """Tell which scores (..., K) equal the best (...), but for rounding."""
     least = top - ROUNDING[scores.dtype] * (1 + abs(top))
-    return scores >= least[..., None]
+    return (scores.T >= least.T).T  # a new axis would take longer
 
 
 def greedy(scores: ArrayLike) -> NDArray[np.float64]:

@@ -122,6 +122,8 @@ class MLP(nn.Module):
     ----------
     weights, biases : ParameterList
         Per layer, shapes (in, out) and (1, out), or (W, in, out) and (W, 1, out).
+    layers : list of (Parameter, Parameter)
+        The same once more, in pairs, for decisions: a ParameterList is slow to go through.
     """
 
     def __init__(self, sizes: Sequence[int], generators: Generators) -> None:
@@ -134,8 +136,8 @@ class MLP(nn.Module):
             self.biases.append(
                 _uniform(generators, 1, n_out, bound=1 / math.sqrt(n_in))
             )
-        # For `evaluate`, the same parameters once more: a ParameterList is slow to go through.
-        self._layers = list(zip(self.weights, self.biases, strict=True))
+        self.layers = list(zip(self.weights, self.biases, strict=True))
+        self._views: tuple[list[int], list[tuple[NDArray, NDArray]]] | None = None
 
     def forward(self, x: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
         """Map inputs (m, in) to outputs (m, out), or (W, m, in) to (W, m, out) with worlds.
@@ -157,11 +159,11 @@ class MLP(nn.Module):
         `at`, only the networks at these places of the leading axis are evaluated.
         """
         first = x
-        for weight, bias in self._layers:
+        for weight, bias in self._arrays():
             if x is not first:
                 np.maximum(x, 0, out=x)
-            x = x @ weight.data.numpy()[at]
-            x += bias.data.numpy()[at]
+            x = x @ weight[at]
+            x += bias[at]
         return x
 
     def evaluate_masked(self, x: NDArray, masks: Sequence[NDArray]) -> NDArray:
@@ -178,15 +180,26 @@ class MLP(nn.Module):
         -------
         ndarray, shape (T, m, out) or (W, T, m, out)
         """
-        weight, bias = self._layers[0]
-        x = x @ weight.data.numpy() + bias.data.numpy()  # as yet, all are the same
-        x = x[..., None, :, :]
-        for mask, (weight, bias) in zip(masks, self._layers[1:], strict=True):
+        (weight, bias), *others = self._arrays()
+        x = (x @ weight + bias)[..., None, :, :]  # as yet, all are the same
+        for mask, (weight, bias) in zip(masks, others, strict=True):
             x = np.maximum(x, 0) * mask[..., None, :]
             *worlds, n_masks, m, units = x.shape
-            x = x.reshape(*worlds, n_masks * m, units) @ weight.data.numpy()
-            x = (x + bias.data.numpy()).reshape(*worlds, n_masks, m, -1)
+            x = x.reshape(*worlds, n_masks * m, units) @ weight
+            x = (x + bias).reshape(*worlds, n_masks, m, -1)
         return x
+
+    def _arrays(self) -> list[tuple[NDArray, NDArray]]:
+        """Return weights and biases as arrays that share their memory; to make them takes a while."""
+        where = [part.data_ptr() for layer in self.layers for part in layer]
+        if self._views is None or self._views[0] != where:
+            views = [(w.data.numpy(), b.data.numpy()) for w, b in self.layers]
+            self._views = where, views
+        return self._views[1]
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave the views out: a copy of the network must look at its own weights."""
+        return self.__dict__ | {"_views": None}
 
 
 def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy.linalg import blas
 
 from zoolib._checks import as_finite, as_ids, as_positive, as_rate, as_size
 
@@ -30,6 +31,9 @@ MOST_UPDATES_UNCHECKED = 1000
 LEAST_PRIOR = 1e-3
 # Forgetting is written into the arrays when a factor has fallen to this.
 LEAST_FACTOR = 0.1
+# Many rows are predicted in blocks of about so many numbers, which the processor's cache holds.
+_BLOCK = 28_000
+_ADD_OUTER = {np.dtype(np.float64): blas.dger, np.dtype(np.float32): blas.sger}
 # What a posterior consists of: arrays with its leading axes in front.
 _ARRAYS = ("_ridge", "_prior_mean", "_factor", "_prior", "_moments", "_solution")
 
@@ -94,6 +98,7 @@ class RidgePosterior:
         # A and b are not needed to go on: rows wait here until somebody asks, or the check does.
         self._waiting: list[tuple[NDArray, NDArray, NDArray, NDArray]] = []
         self._updates, self._next_check = 0, 1
+        self._followed: _Followed | None = None
         self.reset()
 
     def reset(
@@ -138,6 +143,7 @@ class RidgePosterior:
         inverse = np.eye(self.n_features) / self._ridge[at][..., None, None]
         mean = self._prior_mean[at][..., None]
         self._solution[at] = np.concatenate((inverse, mean), axis=-1)
+        self._followed = None
         if at == ():
             self._updates, self._next_check = 0, 1
 
@@ -186,6 +192,7 @@ class RidgePosterior:
         self._reshape()
 
     def _reshape(self) -> None:
+        self._followed = None
         self.shape = self._factor.shape
         self._number = np.arange(math.prod(self.shape)).reshape(self.shape)
 
@@ -231,21 +238,45 @@ class RidgePosterior:
             squared /= self._factor
         return product[..., -1], np.sqrt(squared)
 
-    def predict_rows(self, x: ArrayLike) -> tuple[NDArray, NDArray]:
+    def predict_rows(
+        self,
+        x: ArrayLike,
+        scale: ArrayLike | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> tuple[NDArray, NDArray]:
         """Return predictions and widths of many rows for each posterior.
+
+        Millions of rows are taken block by block, and nothing of their size is written down. Of `frozen`
+        rows that are asked about again and again, the answers are kept and follow each update, in d
+        operations a row instead of d².
 
         Parameters
         ----------
         x : array_like, shape (..., n, d)
             The rows.
+        scale : array_like, shape (d,), optional
+            What each row is multiplied by first, such as a visitor's features.
+        dtype : float64 or float32, optional
+            Type to compute in; that of the rows and the posterior together if omitted.
 
         Returns
         -------
         prediction, width : ndarray, shape (..., n)
         """
-        product = x @ self._solution
-        squared = np.vecdot(product[..., :-1], x) / self._factor[..., None]
-        return product[..., -1], np.sqrt(squared)
+        x, solution = np.asarray(x), self._solution
+        if scale is dtype is None and _may_follow(x, self):
+            if self._followed is None or self._followed.x is not x:
+                self._followed = _Followed(x, *_of_rows(x, solution))
+            prediction, squared = self._followed.answers()
+        else:
+            if scale is not None:  # (s ∘ x)ᵀ M (s ∘ x) = xᵀ (s sᵀ ∘ M) x
+                scale = np.asarray(scale)
+                solution = scale[:, None] * solution * np.append(scale, 1)
+            prediction, squared = _of_rows(x, solution, dtype)
+        np.maximum(squared, 0, out=squared)  # rounding may take it below
+        if self._forgets:
+            squared /= self._factor[..., None]
+        return prediction, np.sqrt(squared, out=squared)
 
     def sample(self, normals: ArrayLike, scale: float = 1.0) -> NDArray:
         r"""Draw weights from :math:`N(\hat\theta, s^2 A^{-1})`.
@@ -315,7 +346,9 @@ class RidgePosterior:
                 raise ValueError(
                     "weight must be positive for a row that was never learnt"
                 )
-        self._solution[at] = _with_row(solution, x, reward, share)
+        self._solution[at], change, gain = _with_row(solution, x, reward, share)
+        if self._followed is not None and not self._followed.learn(at, change, gain):
+            self._followed = None
         number = self._number[at]
         if self._waiting and self._waiting[-1][0].shape != number.shape:
             self._settled()  # rows that wait together select alike
@@ -394,6 +427,7 @@ class RidgePosterior:
         """Measure the drift, and solve afresh where rounding has let it grow too far."""
         wait = min(3 * self._updates, MOST_UPDATES_UNCHECKED)
         self._next_check = self._updates + wait
+        self._followed = None  # its drift ends here, too
         drifted = ~(self.drift() <= TOLERANCE[self.dtype])
         if drifted.any():
             self._refresh(np.nonzero(drifted) if self.shape else ())
@@ -410,13 +444,16 @@ class RidgePosterior:
         """Return (A | b) with all rows in it that wait, those of one posterior in one product."""
         if self._waiting:
             d = self.n_features
-            number, share, x, reward = map(np.array, zip(*self._waiting, strict=True))
+            number, share, x, reward = zip(*self._waiting, strict=True)
             self._waiting.clear()
-            order = number.ravel().argsort(kind="stable")
-            weighted = (share[..., None] * x).reshape(-1, d)[order]
-            row = np.concatenate((x, reward[..., None]), axis=-1)
-            row = row.reshape(-1, d + 1)[order]
-            ours, first = np.unique(number.ravel()[order], return_index=True)
+            number, share, reward = (
+                np.array(n).ravel() for n in (number, share, reward)
+            )
+            order = number.argsort(kind="stable")
+            x, number = np.concatenate(x).reshape(-1, d)[order], number[order]
+            weighted = share[order, None] * x
+            row = np.concatenate((x, reward[order, None]), axis=-1)
+            ours, first = np.unique(number, return_index=True)
             moments = self._moments.reshape(-1, d, d + 1)
             for place, start, stop in zip(
                 ours, first, [*first[1:], len(order)], strict=True
@@ -427,6 +464,7 @@ class RidgePosterior:
     def _refresh(self, at: tuple[ArrayLike, ...] = ()) -> None:
         """Compute A⁻¹ and the mean from A and b."""
         self._solution[at] = _solved(self._settled()[at])
+        self._followed = None
 
     def _write_factors(self) -> None:
         """Write small factors into the arrays, and hold the priors at their least."""
@@ -444,17 +482,120 @@ class RidgePosterior:
         self._refresh(at)
 
 
+class _Followed:
+    """Rows that never change, with their predictions and squared widths, which follow each update."""
+
+    def __init__(self, x: NDArray, prediction: NDArray, squared: NDArray) -> None:
+        self.x, self.prediction, self.squared = x, prediction, squared
+        self.unasked = 0
+
+    def answers(self) -> tuple[NDArray, NDArray]:
+        """Return copies of the predictions and squared widths, shape (..., n)."""
+        self.unasked = 0
+        return self.prediction.copy(), self.squared.copy()
+
+    def learn(self, at: tuple, change: NDArray, gain: NDArray) -> bool:
+        """Follow an update by what `_with_row` says of it; tell whether this still pays."""
+        # A⁻¹ moves by -g u uᵀ and the mean by -g u (p - r): a row z moves by multiples of zᵀu.
+        along = np.matvec(self.x[at], change[..., :-1])
+        step = gain[..., None] * along
+        self.prediction[at] -= step * change[..., -1:]
+        step *= along
+        self.squared[at] -= step
+        self.unasked += 1
+        return self.unasked <= self.x.shape[-1]  # else to begin afresh is cheaper
+
+
+def frozen(rows: ArrayLike) -> NDArray:
+    """Return a copy of an array that nobody can change, not even through another view of it.
+
+    Its memory is that of `bytes`. Whoever meets the same frozen array again knows without a look that its
+    numbers are the same: see `RidgePosterior.predict_rows`. For agents, make `Context` with it.
+
+    Examples
+    --------
+    >>> products = frozen(np.eye(3))
+    >>> products[0, 0] = 2.0
+    Traceback (most recent call last):
+        ...
+    ValueError: assignment destination is read-only
+    """
+    rows = np.asarray(rows)
+    return np.frombuffer(rows.tobytes(), rows.dtype).reshape(rows.shape)
+
+
+def is_frozen(x: object) -> bool:
+    """Tell whether an array's memory is that of `bytes`; read-only alone is no proof."""
+    while isinstance(x, np.ndarray):
+        x = x.base
+    return isinstance(x, bytes)
+
+
+def _may_follow(x: NDArray, posterior: RidgePosterior) -> bool:
+    """Tell whether rows are frozen, each posterior's own, and of its type."""
+    return (
+        is_frozen(x) and x.shape[:-2] == posterior.shape and x.dtype == posterior.dtype
+    )
+
+
+def _of_rows(
+    x: NDArray, solution: NDArray, dtype: DTypeLike | None = None
+) -> tuple[NDArray, NDArray]:
+    """Return predictions and squared widths of rows (..., n, d), by (A⁻¹ | θ)."""
+    dtype = np.dtype(dtype or np.result_type(x, solution))
+    solution = solution.astype(dtype, copy=False)
+    if x.shape[-2] * x.shape[-1] > _BLOCK:
+        return _block_by_block(x, solution)
+    x = x.astype(dtype, copy=False)
+    product = x @ solution
+    return product[..., -1], np.vecdot(product[..., :-1], x)
+
+
+def _block_by_block(x: NDArray, solution: NDArray) -> tuple[NDArray, NDArray]:
+    """Do the same for rows of which the cache holds but a block, in the solution's type."""
+    n, d, dtype = *x.shape[-2:], solution.dtype
+    axes = np.broadcast_shapes(x.shape[:-2], solution.shape[:-2])
+    # As A⁻¹ is symmetric, one quarter of it may count twice and the quarter across not at all.
+    half = d // 2
+    corner, rest = solution[..., :half, :half], solution[..., half:].copy()
+    rest[..., :half, :-1] *= 2
+    rows = min(n, max(1, _BLOCK // d))
+    prediction, squared = np.empty((2, *axes, n), dtype)
+    products = np.empty((*axes, rows, d + 1), dtype)
+    for start in range(0, n, rows):
+        some = slice(start, start + rows)
+        block = x[..., some, :].astype(dtype, copy=False)
+        product = products[..., : block.shape[-2], :]
+        np.matmul(block[..., :half], corner, out=product[..., :half])
+        np.matmul(block, rest, out=product[..., half:])
+        prediction[..., some] = product[..., -1]
+        np.vecdot(product[..., :-1], block, out=squared[..., some])
+    return prediction, squared
+
+
 def _with_row(
     solution: NDArray, x: NDArray, reward: ArrayLike, share: NDArray
-) -> NDArray:
-    """Return (A⁻¹ | θ) after a row that counts `share`, by the formula of Sherman and Morrison."""
-    change = np.vecmat(x, solution)  # (u | p): u = A⁻¹ x, and the prediction p = xᵀθ
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Return (A⁻¹ | θ) after a row that counts `share`, by the formula of Sherman and Morrison.
+
+    With u = A⁻¹ x, the error e = xᵀθ - r and the gain g = s / (1 + s xᵀu), A⁻¹ moves by -g u uᵀ and the mean
+    along with it by -g u e. Returns (u | e) and g, too; the solution may be the array given, changed.
+    """
+    if (
+        x.ndim == 1
+    ):  # one posterior: the calls for many would cost more than they compute
+        change = x.dot(solution)
+        u = change[:-1]
+        gain = share / (1 + share * u.dot(x))
+        change[-1] -= reward
+        add_outer = _ADD_OUTER[solution.dtype]
+        return add_outer(-gain, change, u, 1, 1, solution.T, 1, 1, 1).T, change, gain
+    change = np.vecmat(x, solution)
     u = change[..., :-1]
-    stretch = share * np.vecdot(u, x)
+    gain = share / (1 + share * np.vecdot(u, x))
     change[..., -1] -= reward
-    # A⁻¹ moves by -s u uᵀ / (1 + s xᵀu), and the mean along with it by -s u (p - r) / (1 + s xᵀu).
-    gain = u * (share / (1 + stretch))[..., None]
-    return solution - gain[..., None] * change[..., None, :]
+    step = gain[..., None] * u
+    return solution - step[..., None] * change[..., None, :], change, gain
 
 
 def _solved(moments: NDArray) -> NDArray[np.float64]:

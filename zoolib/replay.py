@@ -92,12 +92,14 @@ class ReplayBuffer:
         x : ndarray, shape (n, d) or (W, n, d)
         reward : ndarray, shape (n,) or (W, n)
         """
-        held = len(self)
+        held, width = len(self), self._x.shape[-1]
         draws = [generator.integers(held, size=n) for generator in self._generators]
         if self.n_worlds is None:
-            return self._x[draws[0]], self._reward[draws[0]]
-        at = (np.arange(len(draws))[:, None], np.array(draws))
-        return self._x[at], self._reward[at]
+            return self._x.take(draws[0], axis=0), self._reward.take(draws[0])
+        # One long table: world w owns rows w capacity … (w + 1) capacity - 1.
+        places = np.array(draws) + self.capacity * np.arange(len(draws))[:, None]
+        rows = self._x.reshape(-1, width).take(places, axis=0)
+        return rows, self._reward.reshape(-1).take(places)
 
     def newest(self, n: int) -> tuple[NDArray, NDArray]:
         """Return the last n rows, the newest last; fewer if fewer are held. Shapes as of `sample`."""

@@ -373,21 +373,63 @@ def _threads(n: int | None) -> Iterator[None]:
 
 
 class Choice(NamedTuple):
-    """What two stages chose, and from what.
+    """What was chosen, and from what.
 
     Attributes
     ----------
     product : int
         The candidate with the highest score, of equals the one with the smallest id.
     candidates : ndarray, shape (n,)
-        Ids of the shortlist, in rising order.
+        Ids of the shortlist, in rising order; without one, of all products.
     scores : ndarray, shape (n,)
         Their upper confidence bounds.
     """
 
     product: int
     candidates: NDArray[np.int64]
-    scores: NDArray[np.float64]
+    scores: NDArray[np.floating]
+
+
+def one_stage(
+    index: ProductIndex, posterior: RidgePosterior, visitor: ArrayLike, alpha: float
+) -> Choice:
+    r"""Choose a product: take the highest upper confidence bound of all.
+
+    The bounds are computed in single precision, which is how the index holds the embeddings.
+
+    Parameters
+    ----------
+    index, posterior, visitor, alpha
+        As for `two_stage`. The index needs no cells: only its embeddings are read.
+
+    Returns
+    -------
+    Choice
+        Of all products.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument does not fit the others, or is not finite, or the index is empty.
+    FloatingPointError
+        If embeddings and visitor are so large that a bound is not finite.
+    """
+    alpha = as_not_negative("alpha", alpha)
+    u = _visitor(index, posterior, visitor)
+    if not len(index):
+        raise ValueError("index must hold a product to choose: got none")
+    table, ids = index._embeddings[: index._n_ids], index.ids
+    scores, width = posterior.predict_rows(table, scale=u, dtype=np.float32)
+    width *= np.float32(alpha)
+    scores += width
+    if len(ids) < len(scores):
+        scores = scores[ids]
+    best = scores.argmax()  # of a NaN, if there is one
+    if not np.isfinite(scores[best]):
+        raise FloatingPointError(
+            f"scores must be finite in single precision: got {scores[best]} for product {ids[best]}"
+        )
+    return Choice(int(ids[best]), ids, scores)
 
 
 def two_stage(
@@ -427,16 +469,7 @@ def two_stage(
     """
     alpha = as_not_negative("alpha", alpha)
     n = index._number("n_candidates", n_candidates)
-    if posterior.shape or posterior.n_features != index.n_features:
-        raise ValueError(
-            f"posterior must be one model of {index.n_features} features: "
-            f"got shape {posterior.shape} and {posterior.n_features} features"
-        )
-    u = _rows("visitor", visitor)
-    if u.shape != (index.n_features,):
-        raise ValueError(
-            f"visitor must have shape ({index.n_features},): got {u.shape}"
-        )
+    u = _visitor(index, posterior, visitor)
     theta = np.atleast_2d(
         _rows("weights", posterior.mean if weights is None else weights)
     )
@@ -447,6 +480,24 @@ def two_stage(
         )
     ids, _ = index.search(u * theta, -(-n // m))
     candidates = np.unique(ids)
-    prediction, width = posterior.predict_rows(u * index.embeddings(candidates))
+    rows = index.embeddings(candidates)
+    prediction, width = posterior.predict_rows(rows, scale=u)
     scores = prediction + alpha * width
     return Choice(int(candidates[scores.argmax()]), candidates, scores)
+
+
+def _visitor(
+    index: ProductIndex, posterior: RidgePosterior, visitor: ArrayLike
+) -> NDArray[np.float32]:
+    """Return the visitor's features, if they and the model fit the index."""
+    if posterior.shape or posterior.n_features != index.n_features:
+        raise ValueError(
+            f"posterior must be one model of {index.n_features} features: "
+            f"got shape {posterior.shape} and {posterior.n_features} features"
+        )
+    u = _rows("visitor", visitor)
+    if u.shape != (index.n_features,):
+        raise ValueError(
+            f"visitor must have shape ({index.n_features},): got {u.shape}"
+        )
+    return u

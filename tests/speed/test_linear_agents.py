@@ -1,46 +1,36 @@
-"""Linear agents beside their plain form, peers and the memory."""
+"""Linear agents beside their plain form, peers and the machine: what `make bench` promises, in few rounds."""
 
+import numpy as np
 import pytest
 
+from benchmarks.contest import Promise, measure
 from benchmarks.linear_agents import (
-    PEERS,
-    D,
-    K,
-    NaiveLinUCB,
-    difference_from_naive,
-    lockstep_ratio,
-    other_choices,
-    ratio_to_naive,
-    ratio_to_peers,
-    share_of_bandwidth,
-    visits,
-    visits_of_shared_rows,
+    changing,
+    large,
+    lockstep,
+    small,
+    unchanging,
 )
 
 
-def test_inverses_that_are_kept_beat_inverses_at_every_decision():
-    assert ratio_to_naive(repeats=15) >= 20
-
-
-def test_naive_scores_and_choices_are_the_same():
-    assert difference_from_naive(300) < 1e-9
-    clear, different = other_choices(NaiveLinUCB(K, D), *visits(300))
-    assert clear > 100
-    assert different == 0
-
-
-@pytest.mark.parametrize("peer", PEERS)
-def test_peers_choose_the_same_and_take_longer(peer):
-    pytest.importorskip(peer)
-    clear, different = other_choices(PEERS[peer](K, D), *visits_of_shared_rows(300))
-    assert clear > 100
-    assert different == 0
-    assert ratio_to_peers([peer])[peer] >= 10
-
-
-def test_decisions_run_at_the_speed_of_memory():
-    assert share_of_bandwidth() >= 0.6
-
-
-def test_worlds_in_lockstep_beat_one_world_at_a_time():
-    assert lockstep_ratio() >= 5
+@pytest.mark.parametrize(
+    ("make", "rounds"),
+    [
+        (small, 15),
+        (large, 9),
+        (changing, 7),
+        (lambda: changing(np.float32), 7),
+        (unchanging, 7),
+        (lambda: lockstep(20, (Promise("one world at a time", at_least=5),)), 7),
+    ],
+    ids=["small", "large", "changing", "changing, single", "unchanging", "lockstep"],
+)
+def test_a_row_keeps_its_promises_and_its_scores(make, rounds):
+    row = make()
+    result = measure(row, rounds)
+    assert row.promises
+    broken = [promise for promise in result["promises"] if promise["kept"] is False]
+    assert not broken
+    for one in result["contestants"].values():
+        exact = 1e-4 if "float32" in row.name else 1e-9
+        assert one.get("difference") is None or one["difference"] < exact

@@ -112,11 +112,15 @@ class LinearAgent(Agent):
         return spread(prediction), spread(width)
 
     def restock(self, arms: NDArray[np.int64]) -> None:
-        """Begin again with arms that now hold other products, if each has its own model."""
+        """Begin again with arms that now hold other products, if each has its own model.
+
+        They begin at the agent's own prior: what `add_arms` was told of a product is not true of the next.
+        """
         super().restock(arms)
         if not self.shared:
-            worlds = tuple(world[:, None] for world in self._worlds)
-            self.posterior.reset((*worlds, arms))
+            at = (*(world[:, None] for world in self._worlds), arms)
+            nothing = np.zeros(self.n_features)
+            self.posterior.reset(at, nothing, self.posterior.ridge)
             for at, x, _, _ in self._recent:  # these rows leave the window unlearnt
                 gone = (np.asarray(at[-1])[..., None] == arms).any(axis=-1)
                 x[gone] = 0

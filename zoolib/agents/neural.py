@@ -7,7 +7,6 @@ family adds how arms are scored (`score_rows`) and what an update does beside tr
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -168,9 +167,12 @@ class NeuralAgent(Agent):
         FloatingPointError
             If a loss or a gradient is not finite.
         """
-        for _ in range(self.n_batches):
-            x, reward = map(torch.from_numpy, self.memory.sample(self.batch_size))
-            descend(self._optimiser, self.losses(x, reward))
+        # All batches are drawn at once: to draw takes each world a call, however few numbers it wants.
+        drawn = self.memory.sample(self.n_batches * self.batch_size)
+        x, reward = map(torch.from_numpy, drawn)
+        batches = x.split(self.batch_size, dim=-2), reward.split(self.batch_size, -1)
+        for rows, rewards in zip(*batches, strict=True):
+            descend(self._optimiser, self.losses(rows, rewards))
 
     def losses(self, x: Tensor, reward: Tensor) -> Tensor:
         """Return the mean squared error of a batch, shape () or (W,)."""
@@ -192,11 +194,17 @@ class NeuralAgent(Agent):
     def _state(self) -> tuple:
         """Copy what training changes."""
         weights = [p.detach().clone() for p in self.network.parameters()]
-        return weights, copy.deepcopy(self._optimiser.state_dict())
+        # The optimiser's moments, tensor by tensor: copy.deepcopy takes half as long as the training.
+        moments = {
+            p: {name: value.clone() for name, value in of_p.items()}
+            for p, of_p in self._optimiser.state.items()
+        }
+        return weights, moments
 
     @torch.no_grad()
     def _restore(self, state: tuple) -> None:
-        weights, optimiser = state
+        weights, moments = state
         for parameter, weight in zip(self.network.parameters(), weights, strict=True):
             parameter.copy_(weight)
-        self._optimiser.load_state_dict(optimiser)
+        self._optimiser.state.clear()
+        self._optimiser.state.update(moments)

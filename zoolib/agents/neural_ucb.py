@@ -74,7 +74,7 @@ def closed_jacobian(network: MLP, x: Tensor) -> Tensor:
     Backpropagation written out: a layer that sees h and whose outputs move f by delta has the
     gradient h deltaᵀ for its weights and delta for its biases.
     """
-    weights, biases = list(network.weights), list(network.biases)
+    weights, biases = zip(*network.layers, strict=True)
     seen = [x]
     for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
         seen.append(torch.relu(seen[-1] @ weight + bias))
@@ -230,7 +230,8 @@ def _squares(jacobian: Tensor, A_inv: Tensor) -> Tensor:
 
 def _check(square: Tensor) -> Tensor:
     """Refuse squares that are none."""
-    if not ((square >= 0) & square.isfinite()).all():
+    low, high = square.aminmax()  # NaN if an entry is
+    if not 0 <= low.item() <= high.item() < float("inf"):
         raise FloatingPointError(
             "g A⁻¹ gᵀ must be finite and 0 or more: gradients overflow, or rounding has worn A⁻¹ out, "
             'in which case dtype="float64" or a larger ridge helps'

@@ -17,6 +17,7 @@ from scipy.special import ndtri
 from zoolib._checks import as_ids, as_seeds, as_size
 from zoolib._random import stream
 from zoolib.choice import greedy, tied
+from zoolib.posterior import frozen, is_frozen
 
 _BLOCK = 1024
 
@@ -29,7 +30,9 @@ class Context:
     user_id : int, or array_like of int, shape (W,)
         The visitor; with worlds, one in each.
     features : array_like, shape (n_arms, d) or (W, n_arms, d)
-        One row an arm. Not copied: do not change it afterwards.
+        One row an arm. Not copied: do not change it afterwards. Features that stay the same from visit to
+        visit are best given `zoolib.posterior.frozen`, in the agent's type: a shared model then follows
+        their scores instead of computing them again.
 
     Raises
     ------
@@ -67,7 +70,11 @@ class Context:
 
     def of_world(self, w: int) -> Context:
         """Return what one of the worlds shows, without the worlds axis."""
-        return Context(self.user_id[w], self.features[w])
+        one = object.__new__(
+            Context
+        )  # without the checks, which all worlds have passed
+        one.user_id, one.features = np.asarray(self.user_id[w]), self.features[w]
+        return one
 
 
 class Dice:
@@ -156,6 +163,7 @@ class Agent:
         self._shape = (*map(len, self._worlds), self.n_arms)
         self.n_features = n_features
         self._alike: tuple[NDArray, NDArray] | None = None
+        self._frozen: tuple[NDArray, NDArray] | None = None
         self.reseed(seed)
 
     def reseed(self, seed: int | Sequence[int]) -> None:
@@ -300,10 +308,17 @@ class Agent:
             if first.shape == which.shape:
                 return features, lambda of_arm: of_arm
             worlds = tuple(world[:, None] for world in self._worlds)
-            rows, of_arm = features[(*worlds, first)], (*worlds, which)
+            of_arm = (*worlds, which)
+            fixed = is_frozen(features)
+            if fixed and self._frozen is not None and self._frozen[0] is features:
+                return self._frozen[1], lambda of_row: of_row[of_arm]
+            rows = features[(*worlds, first)]
             if np.array_equal(rows[of_arm], features):
+                if fixed:
+                    rows = frozen(rows)
+                    self._frozen = features, rows
                 return rows, lambda of_row: of_row[of_arm]
-        self._alike = _group(features)
+        self._alike, self._frozen = _group(features), None
         return self._lookalikes(features)
 
     def _best(self, scores: NDArray, throw: NDArray) -> int | NDArray[np.int64]:
@@ -320,8 +335,8 @@ class Agent:
     def _check(self, context: Context) -> NDArray:
         """Return the features, if they are those of this agent's arms and worlds."""
         features, d = context.features, self.n_features
-        *shape, columns = features.shape
-        if tuple(shape) != self._shape or d not in (None, columns):
+        shape = features.shape
+        if shape[:-1] != self._shape or (d is not None and shape[-1] != d):
             raise ValueError(
                 f"context.features must have shape {(*self._shape, d or 'd')}: got {features.shape}"
             )

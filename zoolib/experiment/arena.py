@@ -8,153 +8,25 @@ the product shown: two agents that show products of one category have the same l
 from __future__ import annotations
 
 import copy
-import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zoolib._checks import as_ids, as_size
-from zoolib._files import write_whole
 from zoolib._progress import progress_bar
 from zoolib._random import stream
 from zoolib._threads import one_thread
 from zoolib.agents import Agent, Context, RevealedContext
+from zoolib.experiment.history import History
 from zoolib.features import FeatureEngineer
 from zoolib.simulator import Churn, MarketShock, ZooplusSimulator, true_ctr_matrix
 
 _BLOCK = 500
-
-
-@dataclass(frozen=True)
-class History:
-    """What happened in an experiment.
-
-    Attributes
-    ----------
-    agents : tuple of str
-        Names, in the order of the first axis.
-    seeds : tuple of int
-        Seeds of the worlds, in the order of the second axis.
-    shocks : dict of int to MarketShock
-        What changed, and before which step.
-    churn : Churn or None
-        How often products were replaced.
-    personas : tuple of str
-        Names of the numbers in `persona`.
-    planned : int
-        Number of steps asked for; more than there are if the run was interrupted.
-    user, persona : ndarray of int, shape (world, step)
-        Who came, and of which persona.
-    arm : ndarray of int, shape (agent, world, step)
-        What was shown.
-    reward : ndarray of int, shape (agent, world, step)
-        1 for a click, else 0.
-    expected_reward : ndarray of float, shape (agent, world, step)
-        True click probability of what was shown.
-    optimal_reward : ndarray of float, shape (agent, world, step)
-        True click probability of the best product for the visitor, the same for all agents.
-    """
-
-    agents: tuple[str, ...]
-    seeds: tuple[int, ...]
-    shocks: dict[int, MarketShock]
-    churn: Churn | None
-    personas: tuple[str, ...]
-    planned: int
-    user: NDArray[np.int32]
-    persona: NDArray[np.int8]
-    arm: NDArray[np.int32]
-    reward: NDArray[np.int8]
-    expected_reward: NDArray[np.float64]
-    optimal_reward: NDArray[np.float64]
-
-    @property
-    def n_steps(self) -> int:
-        """Number of steps played."""
-        return self.reward.shape[-1]
-
-    def index(self, agent: str) -> int:
-        """Return the place of an agent on the first axis."""
-        if agent not in self.agents:
-            raise ValueError(f"agent must be one of {list(self.agents)}: got {agent!r}")
-        return self.agents.index(agent)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the history to a file, whole or not at all."""
-        labels = {
-            "agents": self.agents,
-            "seeds": self.seeds,
-            "shocks": {
-                step: [shock.persona, dict(shock.click_probabilities)]
-                for step, shock in self.shocks.items()
-            },
-            "churn": self.churn and [self.churn.every, self.churn.share],
-            "personas": self.personas,
-            "planned": self.planned,
-        }
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        arrays["optimal_reward"] = self.optimal_reward[0]  # the same for all agents
-        write_whole(
-            path,
-            lambda file: np.savez_compressed(file, labels=json.dumps(labels), **arrays),
-        )
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> History:
-        """Read a history that `save` wrote.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        ValueError
-            If the file is damaged or something else.
-        """
-        if not Path(path).is_file():
-            raise FileNotFoundError(
-                f"path must name a history file: nothing found at {os.fspath(path)!r}"
-            )
-        try:
-            with open(path, "rb") as file:
-                return cls._read(np.load(file, allow_pickle=False))
-        except Exception as error:  # zip, numpy and JSON complain in many ways
-            raise ValueError(
-                f"path {os.fspath(path)!r} is not a file of History.save: {error!r}"
-            ) from error
-
-    @classmethod
-    def _read(cls, content: Mapping[str, NDArray]) -> History:
-        labels = json.loads(str(content["labels"]))
-        arrays = {name: content[name] for name in _ARRAYS}
-        shapes = {name: array.shape for name, array in arrays.items()}
-        visits = (len(labels["seeds"]), shapes["user"][-1])
-        played = (len(labels["agents"]), *visits)
-        of_agents = ("arm", "reward", "expected_reward")
-        wanted = {name: played if name in of_agents else visits for name in _ARRAYS}
-        if shapes != wanted:
-            raise ValueError(f"arrays must have shapes {wanted}: got {shapes}")
-        as_ids("persona", arrays["persona"], len(labels["personas"]))
-        optimal = np.broadcast_to(arrays.pop("optimal_reward"), arrays["reward"].shape)
-        return cls(
-            agents=tuple(labels["agents"]),
-            seeds=tuple(labels["seeds"]),
-            shocks={int(at): MarketShock(*of) for at, of in labels["shocks"].items()},
-            churn=labels["churn"] and Churn(*labels["churn"]),
-            personas=tuple(labels["personas"]),
-            planned=labels["planned"],
-            optimal_reward=optimal,
-            **arrays,
-        )
-
-
-_ARRAYS = ("user", "persona", "arm", "reward", "expected_reward", "optimal_reward")
 
 
 def run_experiment(
@@ -206,11 +78,10 @@ def run_experiment(
     TypeError, ValueError
         If an argument is not what is described here.
     """
-    seeds, n_steps = _check_seeds(seeds, repeats), as_size("n_steps", n_steps)
-    if not isinstance(churn, Churn | None):
-        raise TypeError(f"churn must be a Churn or None: got {type(churn).__name__}")
+    seeds, n_steps = check_seeds(seeds, repeats), as_size("n_steps", n_steps)
+    check_churn(churn)
     arena = _Arena([make_world(seed=seed) for seed in seeds], seeds, make_features)
-    shocks = _check_shocks(shocks or {}, n_steps, arena.worlds[0])
+    shocks = check_shocks(shocks or {}, n_steps, arena.worlds[0])
     players = [
         _Player(name, agent, arena, seeds) for name, agent in _named(agents).items()
     ]
@@ -279,8 +150,8 @@ class _Arena:
         """Replace products in every world, and tell the players where."""
         arms = np.stack([world.restock(share) for world in self.worlds])
         self._read_catalogue()
-        for player in players:
-            with _named_errors(player, step):
+        with _named_errors(players, step) as in_turn:
+            for player in in_turn:
                 player.restock(arms)
 
     def draw_visitors(self, n: int) -> NDArray[np.int64]:
@@ -304,15 +175,37 @@ class _Arena:
         features = self.features.transform(users)
         # All players look at the same arrays, so none may write into them.
         users.flags.writeable = features.flags.writeable = False
-        context = Context(users, features)
-        for place, player in enumerate(players):
-            with _named_errors(player, played.steps):
-                arm = player.choose(context, self)
-                probability = self.truth[self.index, users, arm]
-                clicked = luck[self.index, self.category[self.index, arm]] < probability
-                played.note(place, arm, probability, clicked)
-                player.learn(context, arm, clicked.astype(np.int8))
-        played.end_step(self.best[self.index, users])
+        seen = _Seen(Context(users, features))
+        # Nobody sees what others do: all choose, then all are judged at once, then all learn.
+        arms = np.empty((len(players), len(users)), np.int64)
+        with _named_errors(players, played.steps) as in_turn:
+            for player, arm in zip(in_turn, arms, strict=True):
+                arm[:] = player.choose(seen, self)
+        probability = self.truth[self.index, users, arms]
+        clicked = luck[self.index, self.category[self.index, arms]] < probability
+        rewards = clicked.astype(np.int8)
+        played.note(arms, probability, rewards, self.best[self.index, users])
+        with _named_errors(players, played.steps) as in_turn:
+            for player, arm, reward in zip(in_turn, arms, rewards, strict=True):
+                player.learn(seen, arm, reward)
+        played.steps += 1
+
+
+class _Seen:
+    """What the players see of a step: all worlds together, and each apart for those who play one."""
+
+    def __init__(self, together: Context) -> None:
+        self.together = together
+
+    @cached_property
+    def apart(self) -> list[Context]:
+        """The worlds one by one, made when the first player asks."""
+        return [self.together.of_world(w) for w in range(len(self.together.user_id))]
+
+    def revealed(self, arena: _Arena) -> _Seen:
+        """Return the same with the truth, for agents that need it."""
+        users, features = self.together.user_id, self.together.features
+        return _Seen(RevealedContext(users, features, arena.truth[arena.index, users]))
 
 
 class _Player:
@@ -342,12 +235,14 @@ class _Player:
             if hasattr(one, "reseed"):
                 one.reseed(seed)
 
-    def choose(self, context: Context, arena: _Arena) -> NDArray[np.int64]:
+    def choose(self, seen: _Seen, arena: _Arena) -> NDArray[np.int64]:
         """Return the arm shown in each world, shape (W,)."""
         if getattr(self.copies[0], "needs_truth", False):
-            truth = arena.truth[arena.index, context.user_id]
-            context = RevealedContext(context.user_id, context.features, truth)
-        chosen = [one.select(seen) for one, seen in self._views(context)]
+            seen = seen.revealed(arena)
+        chosen = [
+            one.select(context)
+            for one, context in zip(self.copies, self._of(seen), strict=True)
+        ]
         arm = as_ids("arm", chosen[0] if self.in_step else chosen, arena.n_arms)
         if arm.shape != arena.index.shape:
             raise ValueError(
@@ -355,12 +250,13 @@ class _Player:
             )
         return arm
 
-    def learn(self, context: Context, arm: NDArray, reward: NDArray) -> None:
+    def learn(self, seen: _Seen, arm: NDArray, reward: NDArray) -> None:
         if self.in_step:
-            self.copies[0].update(context, arm, reward)
+            self.copies[0].update(seen.together, arm, reward)
             return
-        for w, (one, seen) in enumerate(self._views(context)):
-            one.update(seen, int(arm[w]), int(reward[w]))
+        views = zip(self.copies, seen.apart, arm.tolist(), reward.tolist(), strict=True)
+        for one, context, its_arm, its_reward in views:
+            one.update(context, its_arm, its_reward)
 
     def restock(self, arms: NDArray[np.int64]) -> None:
         for one, theirs in zip(
@@ -369,18 +265,23 @@ class _Player:
             if hasattr(one, "restock"):
                 one.restock(theirs)
 
-    def _views(self, context: Context) -> Iterator[tuple[Agent, Context]]:
-        """Pair each copy with what it may see."""
-        if self.in_step:
-            return iter([(self.copies[0], context)])
-        return ((one, context.of_world(w)) for w, one in enumerate(self.copies))
+    def _of(self, seen: _Seen) -> list[Context]:
+        """Return what each copy may see."""
+        return [seen.together] if self.in_step else seen.apart
 
 
 @contextmanager
-def _named_errors(player: _Player, step: int) -> Iterator[None]:
-    """Say in errors which agent raised them, and when."""
+def _named_errors(players: list[_Player], step: int) -> Iterator[Iterator[_Player]]:
+    """Give the players in turn, and say in errors whose turn it was, and when."""
+    player = players[0]
+
+    def in_turn() -> Iterator[_Player]:
+        nonlocal player
+        for player in players:  # noqa: UP028 - the handler below must know whose turn it is
+            yield player
+
     try:
-        yield
+        yield in_turn()
     except Exception as error:
         error.add_note(f"Agent {player.name!r} was at step {step}.")
         raise
@@ -397,15 +298,13 @@ class _Played:
         self.optimal = np.empty((n_steps, n_worlds))
 
     def note(
-        self, place: int, arm: NDArray, probability: NDArray, reward: NDArray
+        self, arm: NDArray, probability: NDArray, reward: NDArray, best: NDArray
     ) -> None:
-        self.arm[self.steps, place] = arm
-        self.expected[self.steps, place] = probability
-        self.reward[self.steps, place] = reward
-
-    def end_step(self, best: NDArray) -> None:
+        """Write a step down; it counts once all have learnt from it."""
+        self.arm[self.steps] = arm
+        self.expected[self.steps] = probability
+        self.reward[self.steps] = reward
         self.optimal[self.steps] = best
-        self.steps += 1
 
 
 def _history(
@@ -450,7 +349,14 @@ def _cuts(
     return sorted({*range(0, n_steps, _BLOCK), *shocks, *restocks, n_steps})
 
 
-def _check_seeds(seeds: Sequence[int], repeats: bool) -> list[int]:
+def check_churn(churn: Churn | None) -> None:
+    """Refuse what is neither a churn nor None."""
+    if not isinstance(churn, Churn | None):
+        raise TypeError(f"churn must be a Churn or None: got {type(churn).__name__}")
+
+
+def check_seeds(seeds: Sequence[int], repeats: bool) -> list[int]:
+    """Return the seeds as a list of ints, which may repeat only if that is allowed."""
     if np.ndim(seeds) != 1:
         raise TypeError(f"seeds must be a sequence of whole numbers: got {seeds!r}")
     checked = [as_size("seed", seed, least=0) for seed in seeds]
@@ -464,9 +370,10 @@ def _check_seeds(seeds: Sequence[int], repeats: bool) -> list[int]:
     return checked
 
 
-def _check_shocks(
+def check_shocks(
     shocks: Mapping[int, MarketShock], n_steps: int, world: ZooplusSimulator
 ) -> dict[int, MarketShock]:
+    """Return the shocks in order of their steps, if a world takes them all."""
     trial, checked = copy.deepcopy(world), {}
     for step, shock in shocks.items():
         step = as_size("shock step", step, least=0)

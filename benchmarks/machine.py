@@ -1,0 +1,126 @@
+"""The machine under the benchmarks: what it is, what runs on it, and how fast it can read and multiply."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+from threadpoolctl import threadpool_info
+
+from benchmarks.contest import Contestant, for_a_while, seconds
+from zoolib._threads import one_thread
+
+# What zoolib itself stands on; the peers' distributions come from their registry.
+PACKAGES = ("zoolib", "numpy", "scipy", "torch", "faiss-cpu", "joblib", "pandas")
+MEMORY = 256_000_000  # bytes: more than a cache holds
+
+
+def description(distributions: Iterable[str] = ()) -> dict[str, Any]:
+    """Describe the machine and the versions of what runs, with its measured limits.
+
+    Parameters
+    ----------
+    distributions : iterable of str
+        Further packages whose versions are wanted, where they are installed.
+    """
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "processor": processor(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": versions([*PACKAGES, *distributions]),
+        "libraries": sorted(
+            {f"{one['internal_api']} {one['version']}" for one in threadpool_info()}
+        ),
+        "commit": commit(),
+        "limits": limits(),
+    }
+
+
+def reads(n_bytes: int, note: str) -> Contestant:
+    """Read so many bytes from memory, as fast as a dot product of two halves of an array does."""
+    units = max(1, MEMORY // n_bytes)  # together more than a cache holds
+    halves = np.ones((2, units * n_bytes // 16))
+    return Contestant(for_a_while(lambda: np.dot(*halves), units), "limit", note=note)
+
+
+def multiplies(n: float, dtype: DTypeLike, note: str) -> Contestant:
+    """Multiply and add so many numbers, in products of large square matrices."""
+    square = np.ones((1000, 1000), dtype)
+    return Contestant(
+        for_a_while(lambda: square @ square, len(square) ** 3 / n), "limit", note=note
+    )
+
+
+def processor() -> str:
+    """Return the processor's name as the system gives it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(
+            line.split(":")[1].strip()
+            for line in lines
+            if line.startswith("model name")
+        )
+    except (OSError, StopIteration):
+        return platform.processor() or "unknown"
+
+
+def versions(distributions: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those distributions that are installed."""
+    found = {}
+    for name in distributions:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def commit() -> str:
+    """Return the commit that is measured, with a mark if files differ from it."""
+    try:
+        told = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return told.stdout.strip()
+
+
+@one_thread()
+def limits(repeats: int = 7) -> dict[str, float]:
+    """Measure on one core: gigabytes read from memory a second, thousand million multiply-adds a second.
+
+    A dot product reads two long arrays and writes nothing. A product of two square matrices of side 1,024
+    multiplies as fast as the BLAS library can.
+    """
+    memory = np.ones((2, MEMORY // 16))
+    squares = {
+        dtype: np.ones((2, 1024, 1024), dtype) for dtype in ("float64", "float32")
+    }
+    read = _typical(lambda: np.dot(memory[0], memory[1]), repeats)
+    return {"read_gigabytes": MEMORY / 1e9 / read} | {
+        f"{dtype}_multiply_adds": 1024**3
+        / 1e9
+        / _typical(lambda square=square: square[0] @ square[1], repeats)
+        for dtype, square in squares.items()
+    }
+
+
+def _typical(task: Callable[[], object], repeats: int) -> float:
+    """Return the median time of a task, after one run for warmth."""
+    return statistics.median([seconds(task) for _ in range(1 + repeats)][1:])

@@ -1,0 +1,958 @@
+import json
+import os
+import signal
+import threading
+import time
+import warnings
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
+from functools import partial
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+from threadpoolctl import threadpool_info
+
+from tests.service_crash import quick_folder, start
+from tests.sweep_crash import MOMENTS, begun, die_at, live, play
+from zoolib import (
+    SHOCK_1,
+    SHOCK_2,
+    Churn,
+    EpsilonGreedyAgent,
+    FeatureEngineer,
+    LinUCBAgent,
+    MarketShock,
+    NeuralLinearAgent,
+    RandomAgent,
+    Sweep,
+    ZooplusSimulator,
+    recovery_time,
+    run_experiment,
+    share_of_oracle,
+    sweep,
+)
+from zoolib.experiment import Failure, ledger, sweeps
+
+small_world = partial(ZooplusSimulator, 10, 20)
+linucb = partial(LinUCBAgent, 10, 9)
+SHARE = {"share": share_of_oracle}
+
+
+def quick(agents=None, settings=None, seeds=(3, 1), n_steps=12, **options):
+    """Sweep a small grid in this process."""
+    return sweep(
+        {"LinUCB": linucb} if agents is None else agents,
+        {"alpha": (0.1, 1.0)} if settings is None else settings,
+        seeds,
+        n_steps,
+        **{
+            "measures": SHARE,
+            "make_world": small_world,
+            "n_jobs": 1,
+            "progress": False,
+        }
+        | options,
+    )
+
+
+class Begins:
+    """A callable for `agents` that notes in a folder what it is asked for, and may fail."""
+
+    def __init__(self, folder, fails=None):
+        self.folder, self.fails = folder, fails
+
+    def __call__(self, n_worlds, alpha, **setting):
+        number = len(list(self.folder.iterdir()))
+        (self.folder / f"{number}").write_text(f"{alpha} {n_worlds}")
+        if self.fails and alpha == self.fails:
+            raise RuntimeError(f"alpha must not be {alpha}")
+        return LinUCBAgent(10, 9, alpha=alpha, n_worlds=n_worlds, **setting)
+
+    @property
+    def asked(self):
+        paths = sorted(self.folder.iterdir(), key=lambda path: int(path.name))
+        return [path.read_text() for path in paths]
+
+    def forget(self):
+        for path in self.folder.iterdir():
+            path.unlink()
+
+
+@pytest.fixture
+def begins(tmp_path):
+    (tmp_path / "begun").mkdir()
+    return Begins(tmp_path / "begun")
+
+
+def strict(line):
+    """Read a line as a reader that knows no NaN would."""
+
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    return json.loads(line, parse_constant=refuse)
+
+
+# ---- What comes out
+
+
+def test_a_sweep_measures_every_agent_setting_and_world():
+    shocks, churn = {20: SHOCK_1, 50: SHOCK_2}, Churn(30)
+    make_features = partial(FeatureEngineer, interactions=True)
+    found = quick(
+        {
+            "LinUCB": partial(LinUCBAgent, 10, 29),
+            "greedy": lambda alpha, ridge, n_worlds: EpsilonGreedyAgent(
+                10, 29, epsilon=alpha / 10, ridge=ridge, n_worlds=n_worlds
+            ),
+        },
+        {"alpha": (0.1, 1.0), "ridge": (1, 3)},
+        seeds=(5, 3, 4),
+        n_steps=80,
+        shocks=shocks,
+        churn=churn,
+        make_features=make_features,
+        worlds_per_task=2,
+        measures=SHARE | {"clicks": lambda h, name: h.reward[0].sum(axis=-1)},
+    )
+    rows = []
+    for name in ("LinUCB", "greedy"):
+        for alpha in (0.1, 1.0):
+            for ridge in (1, 3):
+                for seed in (5, 3, 4):
+                    agent = (
+                        LinUCBAgent(10, 29, alpha=alpha, ridge=ridge)
+                        if name == "LinUCB"
+                        else EpsilonGreedyAgent(10, 29, epsilon=alpha / 10, ridge=ridge)
+                    )
+                    history = run_experiment(
+                        {name: agent},
+                        [seed],
+                        80,
+                        shocks,
+                        churn=churn,
+                        make_world=small_world,
+                        make_features=make_features,
+                        progress=False,
+                    )
+                    share = share_of_oracle(history, name)[0]
+                    rows.append(
+                        (name, alpha, ridge, seed, share, float(history.reward.sum()))
+                    )
+    assert isinstance(found, Sweep)
+    assert list(found.table.columns) == [
+        "agent",
+        "alpha",
+        "ridge",
+        "seed",
+        "share",
+        "clicks",
+    ]
+    wanted = pd.DataFrame(rows, columns=found.table.columns)
+    assert_frame_equal(found.table, wanted, rtol=1e-12)
+    assert wanted.share.nunique() > 12
+    assert found.failures == ()
+
+
+def test_settings_may_be_given_one_by_one_with_different_names():
+    settings = [{"alpha": 1.0}, {}, {"ridge": 2, "alpha": 0.5}]
+    table = quick(settings=settings, seeds=[0]).table
+    assert list(table.columns) == ["agent", "alpha", "ridge", "seed", "share"]
+    np.testing.assert_array_equal(table.alpha, [1.0, np.nan, 0.5])
+    np.testing.assert_array_equal(table.ridge, [np.nan, np.nan, 2])
+
+
+def test_no_settings_are_one_setting():
+    table = quick(settings={}, seeds=[0, 1]).table
+    assert list(table.columns) == ["agent", "seed", "share"]
+    assert list(table.seed) == [0, 1]
+
+
+def test_settings_reach_agents_as_pythons_own_values(tmp_path):
+    def make(n_worlds, **setting):
+        assert {name: type(value) for name, value in setting.items()} == {
+            "a": float,
+            "b": int,
+            "c": bool,
+            "d": str,
+            "e": type(None),
+            "f": tuple,
+        }
+        assert setting["f"] == (1, (2.5, None))
+        assert type(setting["f"][0]) is int
+        return RandomAgent(10, n_worlds=n_worlds)
+
+    settings = {
+        "a": np.linspace(0, 1, 2),
+        "b": np.array([7]),
+        "c": [np.True_],
+        "d": ["x"],
+        "e": [None],
+        "f": [[np.int32(1), [2.5, None]]],
+    }
+    options = {"path": tmp_path / "kept.jsonl", "agents": {"r": make}}
+    found = quick(settings=settings, seeds=[0], **options)
+    assert found.failures == ()
+    assert list(found.table.a) == [0.0, 1.0]
+    assert found.table.f[0] == (1, (2.5, None))
+    again = quick(settings=settings, seeds=[0], **options)
+    assert_frame_equal(again.table, found.table, check_exact=True)
+
+
+def neural(train_every, n_worlds):
+    return NeuralLinearAgent(
+        10, 9, hidden=(8, 4), train_every=train_every, n_worlds=n_worlds
+    )
+
+
+def everywhere(path, **options):
+    """Sweep a grid with local functions, networks, shocks and failures."""
+    late = 60
+
+    def local(train_every, n_worlds):
+        if train_every == 70:
+            raise RuntimeError("seventy")
+        return LinUCBAgent(10, 9, alpha=train_every / 100, n_worlds=n_worlds)
+
+    return quick(
+        {
+            "neural": neural,
+            "local": local,
+            "random": lambda train_every, n_worlds: RandomAgent(10, n_worlds=n_worlds),
+        },
+        {"train_every": (30, 70)},
+        range(5),
+        100,
+        shocks={late: SHOCK_2},
+        measures={
+            "share": share_of_oracle,
+            "recovery": lambda h, name: recovery_time(h, name, late, visits=3),
+        },
+        path=path,
+        worlds_per_task=2,
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What comes out, and the file, when one process plays everything."""
+    path = tmp_path_factory.mktemp("alone") / "kept.jsonl"
+    return everywhere(path), path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    dask, distributed = (pytest.importorskip(name) for name in ("dask", "distributed"))
+    patient = {
+        f"distributed.comm.timeouts.{what}": "120s" for what in ("connect", "tcp")
+    }
+    with (
+        dask.config.set(patient),  # a busy machine starts processes slowly
+        warnings.catch_warnings(),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address=None,
+            local_directory=tmp_path_factory.mktemp("dask"),
+        ) as two,
+        distributed.Client(two, timeout=120),
+    ):
+        yield
+        warnings.simplefilter("ignore")  # what Dask says while it closes
+
+
+@pytest.mark.parametrize(
+    ("backend", "n_jobs"),
+    [
+        ("threading", 3),
+        ("loky", 2),
+        pytest.param(
+            "dask",
+            -1,
+            # Connections that Dask drops on closing are no fault of a sweep.
+            marks=pytest.mark.filterwarnings(
+                "ignore::pytest.PytestUnraisableExceptionWarning"
+            ),
+        ),
+    ],
+)
+def test_it_is_all_one_where_and_how_many_at_a_time_tasks_are_played(
+    backend, n_jobs, alone, tmp_path, request
+):
+    if backend == "dask":
+        request.getfixturevalue("cluster")
+    path = tmp_path / "kept.jsonl"
+    with joblib.parallel_config(backend=backend):
+        found = everywhere(path, n_jobs=n_jobs)
+    wanted, content = alone
+    assert_frame_equal(found.table, wanted.table, check_exact=True)
+    assert path.read_bytes() == content
+    assert len(wanted.table) == 5 * 5
+    assert [(f.agent, f.setting, f.seeds, f.error) for f in found.failures] == [
+        ("local", {"train_every": 70}, seeds, "RuntimeError: seventy")
+        for seeds in ((0, 1), (2, 3), (4,))
+    ]
+
+
+def test_tasks_are_played_in_other_processes(tmp_path):
+    def where(history, name):
+        return [os.getpid()]
+
+    found = quick(seeds=range(4), n_jobs=2, measures={"pid": where})
+    assert os.getpid() not in set(found.table.pid)
+
+
+def test_every_task_begins_with_a_fresh_copy_of_what_it_calls():
+    calls = []
+
+    def make(alpha, n_worlds):
+        calls.append(alpha)
+        return LinUCBAgent(10, 9, alpha=float(len(calls)), n_worlds=n_worlds)
+
+    found = quick({"a": make}, measures={"n": lambda h, name: [len(calls)]})
+    assert calls == []
+    assert list(found.table.n) == [0] * 4
+
+
+def test_a_task_is_played_on_one_thread():
+    def threads(history, name):
+        return [max(pool["num_threads"] for pool in threadpool_info())]
+
+    before = [pool["num_threads"] for pool in threadpool_info()]
+    with joblib.parallel_config(backend="threading"):
+        found = quick(n_jobs=2, measures={"threads": threads})
+    assert set(found.table.threads) == {1}
+    assert [pool["num_threads"] for pool in threadpool_info()] == before
+
+
+def test_without_a_number_of_jobs_joblib_is_asked():
+    def where(history, name):
+        return [threading.get_ident()]
+
+    for backend, here in ((None, True), ("threading", False)):
+        with (
+            joblib.parallel_config(backend=backend, n_jobs=2)
+            if backend
+            else (nullcontext())
+        ):
+            found = quick(n_jobs=None, measures={"thread": where})
+        assert (set(found.table.thread) == {threading.get_ident()}) == here
+
+
+# ---- What fails
+
+
+def test_a_task_that_fails_is_reported_and_leaves_the_others_alone(
+    begins, tmp_path, capsys
+):
+    begins.fails, path = 0.5, tmp_path / "kept.jsonl"
+    settings = {"alpha": (0.1, 0.5, 1.0)}
+    found = quick({"bad": begins}, settings, path=path, worlds_per_task=2)
+    assert list(found.table.alpha) == [0.1, 0.1, 1.0, 1.0]
+    (failure,) = found.failures
+    assert isinstance(failure, Failure)
+    assert failure.agent == "bad"
+    assert failure.setting == {"alpha": 0.5}
+    assert failure.seeds == (3, 1)
+    assert failure.error == "RuntimeError: alpha must not be 0.5"
+    assert "in __call__" in failure.traceback
+    assert (
+        "agent 'bad' with alpha=0.5 in worlds 3, 1 failed: RuntimeError: alpha must not be 0.5"
+        in capsys.readouterr().err
+    )
+    begins.forget()
+    again = quick({"bad": begins}, settings, path=path, worlds_per_task=2)
+    assert begins.asked == ["0.5 2"]
+    assert again.failures == found.failures
+
+
+def test_a_task_that_failed_is_played_by_the_next_call(tmp_path, begins):
+    path, excuse = tmp_path / "kept.jsonl", tmp_path / "excuse"
+
+    def make(alpha, n_worlds):
+        if alpha == 0.1 and not excuse.exists():
+            raise RuntimeError("too early")
+        return begins(n_worlds, alpha)
+
+    assert len(quick({"a": make}, path=path).failures) == 2
+    assert begins.asked == ["1.0 1", "1.0 1"]
+    excuse.touch()
+    begins.forget()
+    found = quick({"a": make}, path=path)
+    assert begins.asked == ["0.1 1", "0.1 1"]
+    assert found.failures == ()
+    assert path.read_bytes() == fresh_bytes(tmp_path, {"a": make})
+
+
+def fresh_bytes(tmp_path, *arguments, **options):
+    """Return the file of a sweep that nothing came before."""
+    path = tmp_path / "fresh.jsonl"
+    path.unlink(missing_ok=True)
+    quick(*arguments, **options, path=path)
+    return path.read_bytes()
+
+
+class LosesHeart(RandomAgent):
+    def update(self, context, arm, reward):
+        if context.user_id[0] >= 0:
+            raise LookupError("no heart")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"agents": {"a": lambda alpha, n_worlds: LosesHeart(10, n_worlds)}},
+            ["LookupError: no heart", "Agent 'a' was at step 0."],
+        ),
+        (
+            {"agents": {"a": lambda alpha, n_worlds: exec("raise SystemExit(3)")}},
+            ["SystemExit: 3"],
+        ),
+        ({"measures": {"m": lambda h, name: 1 / 0}}, ["ZeroDivisionError"]),
+        (
+            {"measures": {"m": lambda h, name: [0.5, 0.5]}},
+            ["measure 'm' must have shape (1,): got (2,)"],
+        ),
+        (
+            {"measures": {"m": lambda h, name: ["x"]}},
+            ["measure 'm' must hold real numbers"],
+        ),
+    ],
+    ids=["in the arena", "exit", "measure", "shape", "kind"],
+)
+def test_what_goes_wrong_in_a_task_is_told(options, words, tmp_path):
+    found = quick(settings={"alpha": [1.0]}, seeds=[0], **options)
+    assert len(found.table) == 0
+    (failure,) = found.failures
+    assert all(word in failure.error for word in words), failure.error
+
+
+def test_a_worker_that_dies_is_reported_and_takes_no_other_task_along(tmp_path):
+    def make(alpha, n_worlds):
+        if alpha == 0.2:
+            os._exit(3)
+        return LinUCBAgent(10, 9, alpha=alpha, n_worlds=n_worlds)
+
+    path = tmp_path / "kept.jsonl"
+    settings = {"alpha": (0.1, 0.2, 0.3, 0.4)}
+    options = {"settings": settings, "worlds_per_task": 2}
+    found = quick({"a": make}, path=path, n_jobs=2, **options)
+    (failure,) = found.failures
+    assert failure.setting == {"alpha": 0.2}
+    assert "the process that played it died" in failure.error
+    assert failure.traceback == ""
+    others = {"alpha": (0.1, 0.3, 0.4)}
+    wanted = quick(settings=others, worlds_per_task=2).table
+    columns = ["alpha", "seed", "share"]
+    assert_frame_equal(found.table[columns], wanted[columns], check_exact=True)
+    assert len(path.read_text().splitlines()) == 4
+
+
+def test_a_pool_that_never_works_is_an_error(monkeypatch):
+    def broken(*_, **__):
+        raise BrokenProcessPool("no process comes up")
+
+    monkeypatch.setattr(joblib, "Parallel", broken)
+    with pytest.raises(BrokenProcessPool, match="no process comes up"):
+        quick()
+
+
+class DaskDistributedBackend:
+    """A stand-in for joblib's, which does not call back when Dask itself fails."""
+
+    def submit(self, func, callback):
+        return func
+
+    def retrieve_result_callback(self, out):
+        return ["retrieved", out]
+
+
+def test_errors_of_dask_itself_reach_joblib(monkeypatch):
+    backend, heard = DaskDistributedBackend(), []
+    monkeypatch.setattr(joblib.parallel, "get_active_backend", lambda: (backend, 2))
+    for _ in range(2):  # the second time changes nothing
+        sweeps._let_dask_tell_of_deaths()
+    good, bad, died = Future(), Future(), RuntimeError("4 workers died")
+    for future in (good, bad):
+        assert backend.submit(future, heard.append) is future
+    good.set_result(3)
+    bad.set_exception(died)
+    assert heard == [died]
+    assert backend.retrieve_result_callback(3) == ["retrieved", 3]
+    with pytest.raises(RuntimeError, match="4 workers died"):
+        backend.retrieve_result_callback(died)
+
+
+# ---- What is kept
+
+
+def test_a_file_keeps_what_is_finished(tmp_path, begins):
+    path = tmp_path / "kept.jsonl"
+    agents = {"a": begins}
+    found = quick(agents, path=path)
+    assert begins.asked == ["0.1 1", "0.1 1", "1.0 1", "1.0 1"]
+    begins.forget()
+    content, written = path.read_bytes(), path.stat().st_mtime_ns
+    again = quick(agents, path=path)
+    assert begins.asked == []
+    assert_frame_equal(again.table, found.table, check_exact=True)
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == (content, written)
+    assert {p.name for p in tmp_path.iterdir()} == {"kept.jsonl", "begun"}
+
+
+def test_without_a_path_nothing_is_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    quick()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_line_is_strict_json_and_says_what_was_played(tmp_path):
+    path = tmp_path / "kept.jsonl"
+    numbers = [0.1 + 0.2, np.nan, np.inf, -np.inf]
+    found = quick(
+        settings={"alpha": (0.1,), "ridge": (2,)},
+        seeds=range(4),
+        shocks={5: SHOCK_2},
+        churn=Churn(4, 0.5),
+        path=path,
+        worlds_per_task=4,
+        measures={"m": lambda h, name: numbers},
+    )
+    header, line = map(strict, path.read_text().splitlines())
+    assert header.pop("crc32") > 0
+    assert header == {
+        "zoolib": "0.1.0",
+        "n_steps": 12,
+        "shocks": {"5": ["cat_connoisseur", {"Dog Toy": 0.75}]},
+        "churn": [4, 0.5],
+        "make_world": "zoolib.simulator.ZooplusSimulator(10, 20)",
+        "make_features": "zoolib.features.FeatureEngineer",
+        "measures": {
+            "m": "tests.test_sweep.test_every_line_is_strict_json_and_says_what_was_played"
+            ".<locals>.<lambda>"
+        },
+        "worlds_per_task": 4,
+        "agents": {"LinUCB": "zoolib.agents.linear.LinUCBAgent(10, 9)"},
+    }
+    assert line.pop("crc32") > 0
+    assert line == {
+        "agent": "LinUCB",
+        "setting": {"alpha": 0.1, "ridge": 2},
+        "seeds": [0, 1, 2, 3],
+        "measures": {"m": [0.30000000000000004, "nan", "inf", "-inf"]},
+    }
+    np.testing.assert_array_equal(found.table.m, numbers)
+    again = quick(
+        settings={"ridge": (2,), "alpha": (0.1,)},  # the order of names is no matter
+        seeds=range(4),
+        shocks={5: SHOCK_2},
+        churn=Churn(4, 0.5),
+        path=path,
+        worlds_per_task=4,
+        measures={"m": lambda h, name: 1 / 0},
+    )
+    np.testing.assert_array_equal(again.table.m, numbers)
+    assert strict(path.read_text().splitlines()[1])["measures"] == line["measures"]
+
+
+def test_a_grid_that_has_grown_plays_only_what_is_new(tmp_path, begins):
+    path = tmp_path / "kept.jsonl"
+    settings, seeds = {"alpha": (0.5, 1.0)}, (3, 1)
+    quick({"a": begins}, settings, seeds, path=path, worlds_per_task=2)
+    begins.forget()
+    agents = {"b": linucb, "a": begins}
+    settings, seeds = {"alpha": (0.1, 1, 0.5)}, (7, 3, 5, 1, 9)
+    found = quick(agents, settings, seeds, path=path, worlds_per_task=2)
+    assert begins.asked == ["0.1 2", "0.1 2", "0.1 1", "1 2", "1 1", "0.5 2", "0.5 1"]
+    wanted = quick(agents, settings, seeds, worlds_per_task=2).table
+    assert_frame_equal(found.table, wanted, rtol=1e-12)
+    begins.forget()
+    quick(agents, settings, seeds, path=path, worlds_per_task=2)
+    assert begins.asked == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"n_steps": 13}, "n_steps of .* is 12, not 13"),
+        ({"shocks": {5: SHOCK_2}}, "shocks of .* is {}, not {'5'"),
+        ({"churn": Churn(4)}, r"churn of .* is None, not \[4, 0.2\]"),
+        ({"make_world": partial(small_world, rich=True)}, "make_world of .*rich=True"),
+        (
+            {"make_features": partial(FeatureEngineer, interactions=True)},
+            "make_features of .*interactions=True",
+        ),
+        ({"measures": {"part": share_of_oracle}}, "measures of"),
+        ({"measures": {"share": lambda h, name: [0]}}, "measures of .*lambda"),
+        ({"worlds_per_task": 2}, "worlds_per_task of .* is 1, not 2"),
+        ({"agents": {"LinUCB": partial(linucb, ridge=2)}}, "agents of .*ridge=2"),
+        ({"settings": {"alpha": (0.1, 0.3)}}, "this grid: .* with alpha=1.0"),
+        ({"settings": {"ridge": (0.1, 1.0)}}, "this grid: .* with alpha=0.1"),
+        ({"seeds": (3, 2)}, "this grid: .* in worlds 1"),
+        ({"agents": {"other": linucb}}, "this grid: .* agent 'LinUCB'"),
+    ],
+)
+def test_a_file_of_another_experiment_is_refused_and_left_alone(
+    changed, words, tmp_path
+):
+    path = tmp_path / "kept.jsonl"
+    quick(path=path)
+    content = path.read_bytes()
+    with pytest.raises(ValueError, match=f"path must name a file of .*{words}"):
+        quick(**changed, path=path)
+    assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_of_another_version_is_refused(tmp_path, monkeypatch):
+    quick(path=tmp_path / "kept.jsonl")
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "9.9")
+    with pytest.raises(ValueError, match=r"zoolib of .* is '0.1.0', not '9.9'"):
+        quick(path=tmp_path / "kept.jsonl")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"a,b\n1,2\n", b"\x00\xff", b"{}\n", b"[1, 2]\n", b'{"n_steps": 12}\n', b"\n"],
+)
+def test_a_file_of_something_else_is_refused_and_left_alone(content, tmp_path):
+    path = tmp_path / "kept.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"path must name a file of sweep: got .*kept"):
+        quick(path=path)
+    assert path.read_bytes() == content
+
+
+def test_an_empty_file_is_a_new_one(tmp_path):
+    (tmp_path / "kept.jsonl").touch()
+    quick(path=tmp_path / "kept.jsonl")
+    assert (tmp_path / "kept.jsonl").read_bytes() == fresh_bytes(tmp_path)
+
+
+def lines_of(content):
+    return content.splitlines(keepends=True)
+
+
+@pytest.mark.parametrize(
+    ("damage", "lost", "said"),
+    [
+        (lambda lines: [*lines[:-1], lines[-1][:-9]], ["1.0 1"], 1),
+        (lambda lines: [*lines[:-1], lines[-1][:-1]], [], 0),
+        (lambda lines: lines[:2] + lines[3:], ["0.1 1"], 0),
+        (lambda lines: [lines[0], b"\xff\xfe" + lines[1][2:], *lines[2:]], ["0.1 1"], 1),
+        (lambda lines: [lines[0], lines[1].replace(b"0.1", b"0.3"), *lines[2:]], ["0.1 1"], 1),
+        (lambda lines: [lines[0], lines[1].replace(b"[0.", b"[1."), *lines[2:]], ["0.1 1"], 1),
+        (lambda lines: [*lines[:3], b"\n", b"17\n", b"null\n", *lines[3:]], [], 3),
+        (lambda lines: [*lines[:3], lines[0], *lines[3:]], [], 1),
+        (lambda lines: [lines[0], *lines[:0:-1]], [], 0),
+        (lambda lines: [*lines, lines[2]], [], 0),
+        (lambda lines: lines[:1], ["0.1 1", "0.1 1", "1.0 1", "1.0 1"], 0),
+    ],
+    ids=[
+        "torn",
+        "without its end",
+        "line gone",
+        "no text",
+        "another setting",
+        "another number",
+        "strange lines",
+        "two headers",
+        "disorder",
+        "twice",
+        "nothing left",
+    ],
+)  # fmt: skip
+def test_a_damaged_part_counts_as_not_finished(
+    damage, lost, said, begins, tmp_path, capsys
+):
+    path = tmp_path / "kept.jsonl"
+    agents = {"a": begins}
+    found = quick(agents, path=path)
+    content = path.read_bytes()
+    damaged = b"".join(damage(lines_of(content)))
+    assert damaged != content
+    path.write_bytes(damaged)
+    begins.forget()
+    again = quick(agents, path=path)
+    assert begins.asked == lost
+    assert_frame_equal(again.table, found.table, check_exact=True)
+    assert path.read_bytes() == content
+    words = f"{said} damaged lines in {str(path)!r} count as not finished"
+    assert (words in capsys.readouterr().err) == (said > 0)
+
+
+# ---- What is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"agents": [linucb]}, TypeError, "agents must be a mapping .* got list"),
+        ({"agents": {}}, ValueError, "agents must hold at least one callable"),
+        ({"agents": {1: linucb}}, TypeError, "agents must be a mapping of names .* 1:"),
+        (
+            {"agents": {"a": LinUCBAgent(10, 9)}},
+            TypeError,
+            "agents must be a mapping of names to callables: got 'a'",
+        ),
+        ({"measures": share_of_oracle}, TypeError, "measures must be a mapping"),
+        ({"measures": {}}, ValueError, "measures must hold at least one callable"),
+        ({"measures": {"m": 3}}, TypeError, "measures must be .* got 'm': 3"),
+        ({"measures": {"seed": len}}, ValueError, "columns must differ: got 'seed'"),
+        ({"measures": {"alpha": len}}, ValueError, "columns must differ: got 'alpha'"),
+        ({"settings": {"alpha": 0.3}}, TypeError, "of 'alpha' must be a seq.* got 0.3"),
+        ({"settings": {"kind": "abc"}}, TypeError, "of 'kind' must be a seq.* 'abc'"),
+        ({"settings": {"alpha": {1, 2}}}, TypeError, "of 'alpha' must be a sequence"),
+        ({"settings": {"alpha": ()}}, ValueError, "settings must hold at least one"),
+        ({"settings": []}, ValueError, "settings must hold at least one"),
+        ({"settings": [3]}, TypeError, r"settings must be a mapping, or .* got \[3\]"),
+        ({"settings": "alpha"}, TypeError, "settings must be a mapping, or .*'alpha'"),
+        ({"settings": {"seed": (1,)}}, ValueError, "names other than agent.*'seed'"),
+        ({"settings": {"n_worlds": (1,)}}, ValueError, "names other than .*'n_worlds'"),
+        ({"settings": {3: (1,)}}, ValueError, "names other than .* got 3"),
+        ({"settings": {"alpha": (np.nan,)}}, ValueError, "'alpha' must be finite"),
+        ({"settings": {"alpha": (np.inf,)}}, ValueError, "'alpha' must be finite"),
+        ({"settings": {"alpha": (1j,)}}, TypeError, "'alpha' must be a number, .*1j"),
+        ({"settings": {"alpha": (len,)}}, TypeError, "'alpha' must be a number, .*len"),
+        (
+            {"settings": {"alpha": (0.1, np.float64(0.1))}},
+            ValueError,
+            "settings must differ: got .*'alpha', 0.1.* more than once",
+        ),
+        (
+            {"settings": [{"alpha": 1, "ridge": 2}, {"ridge": 2.0, "alpha": 1}]},
+            ValueError,
+            "settings must differ: got .*'ridge', 2.* more than once",
+        ),
+        ({"seeds": (1, 2, 1)}, ValueError, "seeds must differ: got 1 more than once"),
+        ({"seeds": ()}, ValueError, "seeds must hold one seed"),
+        ({"seeds": (1.5,)}, TypeError, "seed must be a whole number"),
+        ({"n_steps": 0}, ValueError, "n_steps must be at least 1"),
+        ({"shocks": {12: SHOCK_1}}, ValueError, "shocks must come before"),
+        ({"shocks": {1: MarketShock("x", {})}}, ValueError, "persona must be one of"),
+        ({"churn": 4}, TypeError, "churn must be a Churn or None: got int"),
+        ({"worlds_per_task": 0}, ValueError, "worlds_per_task must be at least 1"),
+        ({"n_jobs": 0}, ValueError, "n_jobs must be .* other than 0, or None: got 0"),
+        ({"n_jobs": "all"}, ValueError, "n_jobs must be a whole number .*'all'"),
+        ({"n_jobs": True}, ValueError, "n_jobs must be a whole number .*True"),
+        (
+            {"agents": {"a": partial(linucb, lock=threading.Lock())}},
+            TypeError,
+            "agent 'a' must be picklable, .*lock",
+        ),
+        (
+            {"measures": {"m": partial(len, threading.Lock())}},
+            TypeError,
+            "measure 'm' must be picklable, .*lock",
+        ),
+        (
+            {"make_features": partial(FeatureEngineer, lock=threading.Lock())},
+            TypeError,
+            "make_features must be picklable",
+        ),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_is_played(
+    options, error, words, tmp_path
+):
+    with pytest.raises(error, match=words):
+        quick(**options, path=tmp_path / "kept.jsonl")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_world_that_cannot_be_pickled_is_refused():
+    lock = threading.Lock()
+
+    def make(seed):
+        return small_world(seed=seed) if lock else None
+
+    with pytest.raises(TypeError, match="make_world must be picklable"):
+        quick(make_world=make)
+
+
+@pytest.mark.parametrize("name", [".", "missing/kept.jsonl"])
+def test_a_path_must_name_a_file_in_an_existing_folder(name, tmp_path):
+    with pytest.raises(ValueError, match="path must name a file in an existing folder"):
+        quick(path=tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- How far it is
+
+
+def test_the_bar_counts_tasks_and_knows_those_from_before(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("TQDM_DISABLE", "0")
+    path = tmp_path / "kept.jsonl"
+    options = {"path": path, "progress": True}
+    quick(seeds=range(3), **options)
+    assert "6/6" in capsys.readouterr().err
+    quick(seeds=range(5), **options)
+    shown = capsys.readouterr().err
+    assert "60%|" in shown.split("\r")[1]
+    assert "6/10 [00:00<?, ?task/s]" in shown
+    assert "10/10" in shown
+
+
+def test_time_that_remains_is_reckoned_from_this_calls_tasks(monkeypatch, tmp_path):
+    made = []
+
+    def note(wanted, **options):
+        made.append(bar := progress_bar(wanted, **options))
+        return bar
+
+    progress_bar = sweeps.progress_bar
+    monkeypatch.setenv("TQDM_DISABLE", "0")
+    monkeypatch.setattr(sweeps, "progress_bar", note)
+    path = tmp_path / "kept.jsonl"
+    quick(seeds=range(10), path=path, progress=True)
+    quick(seeds=range(12), path=path, progress=True)
+    done = made[1].format_dict
+    assert (done["initial"], done["n"], done["total"]) == (20, 24, 24)
+    assert done["rate"] is None  # the mean over this call
+
+
+@pytest.mark.parametrize(("progress", "variable"), [(False, "0"), (True, "1")])
+def test_the_bar_can_be_silenced(progress, variable, capsys, monkeypatch):
+    monkeypatch.setenv("TQDM_DISABLE", variable)
+    quick(progress=progress)
+    assert capsys.readouterr().err == ""
+
+
+# ---- What is interrupted
+
+
+class Interrupted(LinUCBAgent):
+    """LinUCB that gets a Ctrl-C in its fifth update, in one world, once."""
+
+    def __init__(self, *args, excuse, alpha, n_worlds):
+        super().__init__(*args, alpha=alpha, n_worlds=n_worlds)
+        self.unlucky = alpha == 1.0 and not excuse.exists()
+        self.excuse, self.n_updates = excuse, 0
+
+    def update(self, context, arm, reward):
+        super().update(context, arm, reward)
+        self.n_updates += 1
+        if self.unlucky and self.n_updates == 5:
+            self.excuse.touch()
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("backend", ["sequential", "threading"])
+def test_an_interrupt_keeps_what_is_finished_and_no_half_task(
+    backend, tmp_path, capsys
+):
+    path = tmp_path / "kept.jsonl"
+    agents = {"a": partial(Interrupted, 10, 9, excuse=tmp_path / "excuse")}
+    with (
+        joblib.parallel_config(backend=backend),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        quick(agents, path=path, n_jobs=2)
+    n_kept = len(path.read_text().splitlines()) - 1
+    assert (
+        f"interrupted: {n_kept} of 4 tasks are finished and are in {str(path)!r}"
+        in capsys.readouterr().err
+    )
+    assert n_kept == 2 if backend == "sequential" else n_kept <= 3
+    quick(agents, path=path)
+    assert path.read_bytes() == fresh_bytes(tmp_path, agents)
+
+
+def test_an_interrupt_without_a_path_says_what_is_lost(tmp_path, capsys):
+    agents = {"a": partial(Interrupted, 10, 9, excuse=tmp_path / "excuse")}
+    with pytest.raises(KeyboardInterrupt):
+        quick(agents)
+    assert (
+        "interrupted: 2 of 4 tasks are finished and are lost without a path"
+        in capsys.readouterr().err
+    )
+
+
+def test_an_error_of_the_disk_is_raised_and_loses_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "kept.jsonl"
+    append, appended = ledger.append_line, []
+
+    def full(path, line):
+        appended.append(line)
+        if len(appended) == 3:
+            raise OSError("no space left on device")
+        append(path, line)
+
+    monkeypatch.setattr(ledger, "append_line", full)
+    with (
+        joblib.parallel_config(backend="threading"),
+        pytest.raises(OSError, match="no space left"),
+    ):
+        quick(seeds=range(9), path=path, n_jobs=2)
+    assert len(path.read_text().splitlines()) == 3
+    monkeypatch.undo()
+    quick(seeds=range(9), path=path)
+    assert path.read_bytes() == fresh_bytes(tmp_path, seeds=range(9))
+
+
+def finished(path):
+    """Return the lines of finished tasks, whole ones, by a reading of their own."""
+    lines = path.read_bytes().split(b"\n")[1:-1] if path.exists() else []
+    tasks = {}
+    for line in lines:
+        setting = (record := strict(line))["setting"]
+        name = f"{setting['alpha']}-{setting['discount']}-{record['seeds']}"
+        assert name not in tasks
+        tasks[name] = record["measures"]
+    return tasks
+
+
+def test_ten_kills_lose_no_finished_task_and_repeat_none():
+    rng = np.random.default_rng(0)
+    with quick_folder() as folder:
+        notes, path = folder / "notes", folder / "kept.jsonl"
+        notes.mkdir()
+        lives = []
+        for life, n_begun in enumerate(sorted(rng.choice(190, size=10, replace=False))):
+            backend = ("sequential", "threading")[life % 2]
+            child, _ = start(live, path, notes, backend)
+            while child.is_alive() and len(os.listdir(notes)) <= n_begun:
+                time.sleep(0.001)
+            time.sleep(rng.uniform(0, 0.02))
+            child.kill()
+            child.join()
+            assert child.exitcode == -signal.SIGKILL
+            lives.append((finished(path), begun(notes)))
+        assert 0 < len(lives[0][0]) < len(lives[-1][0]) < 200
+        play(path, notes, n_jobs=1)
+        in_the_end, times = finished(path), begun(notes)
+        assert len(in_the_end) == len(times) == 200
+        for kept, counts in lives:
+            assert all(in_the_end[task] == measures for task, measures in kept.items())
+            assert all(times[task] == counts[task] for task in kept)
+        (folder / "others").mkdir()
+        play(folder / "undisturbed.jsonl", folder / "others", n_jobs=1)
+        assert path.read_bytes() == (folder / "undisturbed.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_kill_at_the_worst_moment_loses_no_finished_task(moment):
+    with quick_folder() as folder:
+        notes, path = folder / "notes", folder / "kept.jsonl"
+        notes.mkdir()
+        child, _ = start(die_at, path, notes, moment)
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+        kept = finished(path)
+        n_kept = 0 if "header" in moment else 20 if "merge" in moment else 6
+        assert len(kept) == n_kept + (moment == "after a line")
+        play(path, notes, n_seeds=1, n_jobs=1)
+        # A line that lacks its end only is whole, and torn ones are played again.
+        n_again = {"in a line": 1}.get(moment, 0)
+        assert sum(begun(notes).values()) == 20 + n_again
+        assert len(begun(notes)) == 20
+        play(folder / "undisturbed.jsonl", notes, n_seeds=1, n_jobs=1)
+        assert path.read_bytes() == (folder / "undisturbed.jsonl").read_bytes()
