@@ -1,6 +1,7 @@
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 
 from zoolib import mean_interval, plots
@@ -107,3 +108,18 @@ def test_an_arrow_to_nowhere_is_refused():
     _, ax = plt.subplots()
     with pytest.raises(ValueError, match=r"arrows must join boxes \['a'\]: got 'a' to"):
         plots.flow_chart(ax, {"a": (0, 0, "blue")}, [("a", "b", "")])
+
+
+def test_tiles_show_every_number_of_a_table_and_shade_it(ax):
+    table = pd.DataFrame(
+        [[91.04, 100.0], [80.0, 95.0]],
+        index=pd.Index([0.9, 1.0], name="discount"),
+        columns=pd.Index([0.1, 0.2], name="alpha"),
+    )
+    plots.tiles(ax, table, low=90, high=100)
+    assert [text.get_text() for text in ax.texts] == ["91.0", "100.0", "80.0", "95.0"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("alpha", "discount")
+    ax.figure.canvas.draw()
+    opacity = ax.collections[0].get_facecolors()[:, 3]
+    shades = [0.104, 1, 0, 0.5]
+    assert opacity == pytest.approx(128 / 255 * np.array(shades), abs=0.005)

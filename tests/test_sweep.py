@@ -527,7 +527,6 @@ def test_every_line_is_strict_json_and_says_what_was_played(tmp_path):
     header, line = map(strict, path.read_text().splitlines())
     assert header.pop("crc32") > 0
     assert header == {
-        "zoolib": "0.1.0",
         "n_steps": 12,
         "shocks": {"5": ["cat_connoisseur", {"Dog Toy": 0.75}]},
         "churn": [4, 0.5],
@@ -608,13 +607,6 @@ def test_a_file_of_another_experiment_is_refused_and_left_alone(
         quick(**changed, path=path)
     assert path.read_bytes() == content
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_file_of_another_version_is_refused(tmp_path, monkeypatch):
-    quick(path=tmp_path / "kept.jsonl")
-    monkeypatch.setattr("importlib.metadata.version", lambda name: "9.9")
-    with pytest.raises(ValueError, match=r"zoolib of .* is '0.1.0', not '9.9'"):
-        quick(path=tmp_path / "kept.jsonl")
 
 
 @pytest.mark.parametrize(

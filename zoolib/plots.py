@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from numpy.typing import ArrayLike
 
 from zoolib._notebook import in_notebook
@@ -143,6 +146,35 @@ def whiskers(
         else {"x": mean, "y": at, "xerr": sides}
     )
     ax.errorbar(**places, fmt="o", capsize=4, color=LIGHT[color], label=label)
+
+
+def tiles(ax: Axes, table: pd.DataFrame, low: float, high: float) -> None:
+    """Draw a table of numbers as tiles: the higher, the darker, each with its number in it.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where; its labels become the names of the columns and of the index.
+    table : DataFrame
+        Numbers.
+    low, high : float
+        Between them shades grow; below and above they do not.
+    """
+    shade = LinearSegmentedColormap.from_list(
+        "tiles", [LIGHT["blue"] + opacity for opacity in ("00", "80")]
+    )
+    sns.heatmap(
+        table,
+        ax=ax,
+        annot=True,
+        fmt=".1f",
+        annot_kws={"color": LIGHT["ink"]},
+        cmap=shade,
+        vmin=low,
+        vmax=high,
+        cbar=False,
+    )
+    ax.grid(False)
 
 
 def flow_chart(

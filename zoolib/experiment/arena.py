@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 
@@ -150,9 +149,8 @@ class _Arena:
         """Replace products in every world, and tell the players where."""
         arms = np.stack([world.restock(share) for world in self.worlds])
         self._read_catalogue()
-        with _named_errors(players, step) as in_turn:
-            for player in in_turn:
-                player.restock(arms)
+        for player in players:
+            player.restock(arms, step)
 
     def draw_visitors(self, n: int) -> NDArray[np.int64]:
         """Return the visitors of n steps, shape (n, W)."""
@@ -178,16 +176,14 @@ class _Arena:
         seen = _Seen(Context(users, features))
         # Nobody sees what others do: all choose, then all are judged at once, then all learn.
         arms = np.empty((len(players), len(users)), np.int64)
-        with _named_errors(players, played.steps) as in_turn:
-            for player, arm in zip(in_turn, arms, strict=True):
-                arm[:] = player.choose(seen, self)
+        for player, arm in zip(players, arms, strict=True):
+            arm[:] = player.choose(seen, self, played.steps)
         probability = self.truth[self.index, users, arms]
         clicked = luck[self.index, self.category[self.index, arms]] < probability
         rewards = clicked.astype(np.int8)
         played.note(arms, probability, rewards, self.best[self.index, users])
-        with _named_errors(players, played.steps) as in_turn:
-            for player, arm, reward in zip(in_turn, arms, rewards, strict=True):
-                player.learn(seen, arm, reward)
+        for player, arm, reward in zip(players, arms, rewards, strict=True):
+            player.learn(seen, arm, reward, played.steps)
         played.steps += 1
 
 
@@ -235,56 +231,53 @@ class _Player:
             if hasattr(one, "reseed"):
                 one.reseed(seed)
 
-    def choose(self, seen: _Seen, arena: _Arena) -> NDArray[np.int64]:
+    def choose(self, seen: _Seen, arena: _Arena, step: int) -> NDArray[np.int64]:
         """Return the arm shown in each world, shape (W,)."""
-        if getattr(self.copies[0], "needs_truth", False):
-            seen = seen.revealed(arena)
-        chosen = [
-            one.select(context)
-            for one, context in zip(self.copies, self._of(seen), strict=True)
-        ]
-        arm = as_ids("arm", chosen[0] if self.in_step else chosen, arena.n_arms)
-        if arm.shape != arena.index.shape:
-            raise ValueError(
-                f"arm, as select returned it, must have shape {arena.index.shape}: got {arm.shape}"
-            )
+        try:
+            if getattr(self.copies[0], "needs_truth", False):
+                seen = seen.revealed(arena)
+            views = [seen.together] if self.in_step else seen.apart
+            chosen = [
+                one.select(view) for one, view in zip(self.copies, views, strict=True)
+            ]
+            arm = as_ids("arm", chosen[0] if self.in_step else chosen, arena.n_arms)
+            if arm.shape != arena.index.shape:
+                raise ValueError(
+                    f"arm, as select returned it, must have shape {arena.index.shape}: got {arm.shape}"
+                )
+        except Exception as error:
+            self._sign(error, step)
+            raise
         return arm
 
-    def learn(self, seen: _Seen, arm: NDArray, reward: NDArray) -> None:
-        if self.in_step:
-            self.copies[0].update(seen.together, arm, reward)
-            return
-        views = zip(self.copies, seen.apart, arm.tolist(), reward.tolist(), strict=True)
-        for one, context, its_arm, its_reward in views:
-            one.update(context, its_arm, its_reward)
+    def learn(self, seen: _Seen, arm: NDArray, reward: NDArray, step: int) -> None:
+        try:
+            if self.in_step:
+                self.copies[0].update(seen.together, arm, reward)
+                return
+            played = zip(
+                self.copies, seen.apart, arm.tolist(), reward.tolist(), strict=True
+            )
+            for one, view, its_arm, its_reward in played:
+                one.update(view, its_arm, its_reward)
+        except Exception as error:
+            self._sign(error, step)
+            raise
 
-    def restock(self, arms: NDArray[np.int64]) -> None:
-        for one, theirs in zip(
-            self.copies, [arms] if self.in_step else arms, strict=True
-        ):
-            if hasattr(one, "restock"):
-                one.restock(theirs)
+    def restock(self, arms: NDArray[np.int64], step: int) -> None:
+        try:
+            for one, theirs in zip(
+                self.copies, [arms] if self.in_step else arms, strict=True
+            ):
+                if hasattr(one, "restock"):
+                    one.restock(theirs)
+        except Exception as error:
+            self._sign(error, step)
+            raise
 
-    def _of(self, seen: _Seen) -> list[Context]:
-        """Return what each copy may see."""
-        return [seen.together] if self.in_step else seen.apart
-
-
-@contextmanager
-def _named_errors(players: list[_Player], step: int) -> Iterator[Iterator[_Player]]:
-    """Give the players in turn, and say in errors whose turn it was, and when."""
-    player = players[0]
-
-    def in_turn() -> Iterator[_Player]:
-        nonlocal player
-        for player in players:  # noqa: UP028 - the handler below must know whose turn it is
-            yield player
-
-    try:
-        yield in_turn()
-    except Exception as error:
-        error.add_note(f"Agent {player.name!r} was at step {step}.")
-        raise
+    def _sign(self, error: Exception, step: int) -> None:
+        """Say in an error which agent raised it, and when."""
+        error.add_note(f"Agent {self.name!r} was at step {step}.")
 
 
 class _Played:

@@ -7,7 +7,6 @@ makes no difference which process plays it, or after which others.
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import os
 import pickle
 import re
@@ -186,7 +185,6 @@ def sweep(
     worlds_per_task = as_size("worlds_per_task", worlds_per_task)
     _check_n_jobs(n_jobs)
     header = {
-        "zoolib": importlib.metadata.version("zoolib"),
         **experiment.labels(),
         "worlds_per_task": worlds_per_task,
         "agents": {name: _described(make) for name, make in agents.items()},
