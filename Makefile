@@ -69,7 +69,7 @@ lab: $(LAB_READY)
 # Other libraries are installed beside the book's environment and never into it.
 $(PEERS_READY): $(READY) benchmarks/peers/requirements.txt benchmarks/peers/install.py
 	@echo "installing other libraries into .venv-peers (once; a few minutes)"
-	@$(BIN)/python -m benchmarks.peers.install
+	@$(BIN)/python benchmarks/peers/install.py
 
 bench: $(PEERS_READY)
 	@mkdir -p $(dir $(BENCH))

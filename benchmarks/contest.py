@@ -151,11 +151,13 @@ def measure(row: Row, rounds: int = 11) -> dict[str, Any]:
         if isinstance(one, Contestant)
     }
     times: dict[str, list[float]] = {name: [] for name in present}
+    turns = list(present)
     for _ in range(1 + rounds):
-        for name, one in present.items():
+        for name in turns:
             start = time.perf_counter()
-            done = one.run()
+            done = present[name].run()
             times[name].append((time.perf_counter() - start) / done)
+        turns.append(turns.pop(0))  # each comes first now and then
     found = {
         name: _contestant(one, times[name][1:], times["zoolib"][1:])
         for name, one in present.items()

@@ -38,7 +38,7 @@ from zoolib import (
 from zoolib.posterior import frozen
 
 SEED, ALPHA = 0, 1.0
-MOST_SECONDS = 1.5  # that a peer's decision may take
+MOST_SECONDS = 2.5  # that a peer's decision may take
 Visit = tuple[Context, float]
 
 
@@ -92,6 +92,20 @@ class NaiveLinUCB:
         x, model = context.features[arm], 0 if self.shared else arm
         self.A[model] += np.outer(x, x)
         self.b[model] += reward * x
+
+
+class BatchedLinUCB(NaiveLinUCB):
+    """LinUCB with the same inverses at each decision, but for all arms at once."""
+
+    def scores(self, context: Context) -> NDArray:
+        """Return the upper confidence bounds."""
+        rows, A_inv = context.features, np.linalg.inv(self.A)
+        theta = np.matvec(A_inv, self.b)
+        if self.shared:
+            squares = np.vecdot(rows @ A_inv[0], rows)
+            return rows @ theta[0] + self.alpha * np.sqrt(squares)
+        squares = np.vecdot(np.vecmat(rows, A_inv), rows)
+        return np.vecdot(rows, theta) + self.alpha * np.sqrt(squares)
 
 
 def visits(
@@ -198,6 +212,26 @@ def difference(ours: Player, other: Player, seen: Sequence[Visit]) -> float:
     return float(np.max(abs(other.scores(context) - expected) / (1 + abs(expected))))
 
 
+NAIVE = {"naive": NaiveLinUCB, "naive, all arms at once": BatchedLinUCB}
+
+
+def plain(
+    make: Callable[[], LinUCBAgent], seen: Sequence[Visit], few: Sequence[Visit]
+) -> dict[str, Contestant]:
+    """Return the plain forms of an agent of ours."""
+    ours = make()
+    shape = ours.n_arms, ours.n_features, ours.alpha, ours.shared, ours.posterior.dtype
+    return {
+        name: Contestant(
+            decides([form(*shape)], seen),
+            "naive",
+            difference(make(), form(*shape), few),
+            form.__doc__,
+        )
+        for name, form in NAIVE.items()
+    }
+
+
 def peers(
     kind: str,
     make_ours: Callable[[], LinUCBAgent],
@@ -259,7 +293,6 @@ def disjoint(
     dtype = np.dtype(dtype)
     seen = visits(n_arms, d, 1000 if n_arms < 1000 else 50, rows, dtype)
     make = partial(LinUCBAgent, n_arms, d, ALPHA, dtype=dtype)
-    naive = partial(NaiveLinUCB, n_arms, d, dtype=dtype)
     few = seen[: 200 if n_arms < 1000 else 2]
     n_bytes = n_arms * d * (d + 2) * dtype.itemsize
     per_arm = rows == "own"
@@ -273,9 +306,7 @@ def disjoint(
 
     contestants = {
         "zoolib": Contestant(decides([make()], seen), "zoolib"),
-        "naive": Contestant(
-            decides([naive()], seen), "naive", difference(make(), naive(), few)
-        ),
+        **plain(make, seen, few),
         "limit: memory": reads(
             n_bytes,
             "Each arm's inverse and mean, and its features, read once from memory. An agent whose numbers "
@@ -324,7 +355,6 @@ def shared(
     dtype = np.dtype(dtype)
     seen = visits(n_arms, d, 200 if n_arms < 1000 else 16, rows, dtype)
     make = partial(LinUCBAgent, n_arms, d, ALPHA, shared=True, dtype=dtype)
-    naive = partial(NaiveLinUCB, n_arms, d, shared=True, dtype=dtype)
     single = dtype.itemsize == 4
 
     def fits(name: str, one: Peer) -> str:
@@ -337,9 +367,7 @@ def shared(
 
     contestants = {
         "zoolib": Contestant(decides([make()], seen), "zoolib"),
-        "naive": Contestant(
-            decides([naive()], seen), "naive", difference(make(), naive(), seen[:2])
-        ),
+        **plain(make, seen, seen[:2]),
         "limit: memory": reads(
             n_arms * d * dtype.itemsize,
             "The features, read once from memory.",

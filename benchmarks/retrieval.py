@@ -159,7 +159,9 @@ def exact_row(shop: Shop) -> Row:
         ),
         "limit: memory": reads(shop.table.nbytes, "The embeddings, read once."),
         "limit: matmul": multiplies(
-            n * D * D, np.float32, "The products of all rows and A⁻¹."
+            n * D * (D + 3) / 2,
+            np.float32,
+            "Each predicted reward takes d multiplications, each width d (d + 1) / 2 of them.",
         ),
     }
     if n <= SIZES[0]:

@@ -1,6 +1,6 @@
 """Install the other libraries beside the book's own packages.
 
-    .venv/bin/python -m benchmarks.peers.install
+    .venv/bin/python benchmarks/peers/install.py
 
 Makes `.venv-peers`, an environment that sees every package of the one this runs in, and installs each line
 of `requirements.txt` in turn, held to the book's versions. A library that does not install stops nothing:
