@@ -1,7 +1,7 @@
 # make book   build the book (sets up everything on first use)
 # make test   prove that everything holds
 # make lab    read and run the chapters in JupyterLab
-# make bench  measure speed beside plain forms, other libraries and the machine (about half an hour)
+# make bench  measure speed beside plain forms, other libraries and the machine (a quarter of an hour)
 # Another interpreter: make book PYTHON=/path/to/python3.12
 
 SHELL := /bin/sh
