@@ -1,1 +1,1 @@
-"""Speed and scale, peers side by side: each module prints ratios and can write JSON."""
+"""Speed and scale, peers side by side: ``make bench``, or ``python -m benchmarks --help``."""

@@ -587,6 +587,16 @@ def test_a_wrong_choice_is_refused_and_its_agent_named(agent, error, words):
     assert refusal.value.__notes__ == ["Agent 'culprit' was at step 0."]
 
 
+def test_an_agent_that_fails_on_new_products_is_named():
+    class Stubborn(Always):
+        def restock(self, arms):
+            raise RuntimeError("never")
+
+    with pytest.raises(RuntimeError, match="never") as refusal:
+        play({"fine": Always(0), "culprit": Stubborn(0)}, churn=Churn(4, 0.5))
+    assert refusal.value.__notes__ == ["Agent 'culprit' was at step 4."]
+
+
 class Interrupted(Always):
     """Have Ctrl-C pressed while the agent is busy with one of its steps."""
 
