@@ -75,7 +75,7 @@ bench: $(PEERS_READY)
 	@mkdir -p $(dir $(BENCH))
 	@.venv-peers/bin/python -m benchmarks --json $(BENCH)
 
-# The recorded sweeps of the chapters, computed afresh; interrupted, the next call goes on.
+# Plays what is missing in the recorded sweeps of the chapters; if stopped, the next call goes on.
 SWEPT := linucb neural-bandits practice
 sweeps: $(READY)
 	@for chapter in $(SWEPT); do \
