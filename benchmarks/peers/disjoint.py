@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.peers.adapter import Adapter, BatchAdapter, bounds
+from benchmarks.peers.wabbit import Wabbit
 from zoolib import Context
 
 
@@ -219,32 +218,18 @@ class RiverLinUCB(Adapter):
         return np.array([one.mu + np.sqrt(one.sigma**2 - 1) for one in seen])
 
 
-class VowpalWabbit(Adapter):
+class VowpalWabbit(Wabbit):
     """Vowpal Wabbit's `cb_explore`: a weight an arm and feature, learnt by gradient steps, ε-greedy."""
 
-    def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        options: str = "--epsilon 0.1",
-        seed: int = 0,
-    ) -> None:
-        from vowpalwabbit import Workspace
-
-        self.workspace = Workspace(
-            f"--cb_explore {n_arms} {options} --noconstant --quiet "
-            f"--bit_precision {table_bits(n_arms * n_features)}"
+    def __init__(self, n_arms: int, n_features: int, **options: object) -> None:
+        n_weights = n_arms * n_features
+        super().__init__(
+            f"cb_explore {n_arms}", n_arms, n_features, n_weights, **options
         )
-        self.arms, self.dice = range(n_arms), random.Random(seed)
-        # Features named by numbers are not hashed.
-        self.line = "| " + " ".join(f"{i}:%.7g" for i in range(n_features))
 
     def select(self, context: Context) -> int:
         """Draw an arm from the probabilities that it gives."""
-        self.probabilities = self.workspace.predict(
-            self.line % tuple(context.features[0].tolist())
-        )
-        return self.dice.choices(self.arms, self.probabilities)[0]
+        return self.draw(self.line % tuple(context.features[0].tolist()))
 
     def update(self, context: Context, arm: int, reward: float) -> None:
         """Learn from the arm drawn last: it wants its probability, arms from 1 on, and costs."""
@@ -252,8 +237,3 @@ class VowpalWabbit(Adapter):
         self.workspace.learn(
             f"{arm + 1}:{-reward}:{self.probabilities[arm]:.7g} {line}"
         )
-
-
-def table_bits(n_weights: int) -> int:
-    """Return how many bits number Vowpal Wabbit's weights: twice as many as needed, 18 at least."""
-    return max(18, n_weights.bit_length() + 1)

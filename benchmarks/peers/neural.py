@@ -11,8 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from benchmarks.peers.adapter import BatchAdapter
-from benchmarks.peers.lightning import as_tensor, fit
+from benchmarks.peers.lightning import Calvera, as_tensor, fit
 from zoolib import Context
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def make_buffer(size: int) -> TensorDataBuffer:
     return TensorDataBuffer(AllDataRetrievalStrategy(), max_size=size)
 
 
-class CalveraBandit(BatchAdapter):
+class CalveraBandit(Calvera):
     """What Calvera's bandits with a network share.
 
     A training takes `n_batches` optimiser steps through the newest rows, as many as make so many batches.
@@ -51,18 +50,9 @@ class CalveraBandit(BatchAdapter):
     ) -> None:
         self.bandit, self.rows_to_train_on = bandit, rows_to_train_on
 
-    def select(self, context: Context) -> int:
-        """Choose an arm."""
-        return int(self.select_batch(context.features[None])[0])
-
     def update(self, context: Context, arm: int, reward: float) -> None:
         """Learn from the arm played."""
         self.update_batch(context.features[None], np.array([arm]), np.array([reward]))
-
-    def select_batch(self, features: NDArray) -> NDArray[np.int64]:
-        """Choose an arm for each of B visits."""
-        chosen, _ = self.bandit(as_tensor(features))
-        return chosen.argmax(dim=1).numpy()
 
     def update_batch(
         self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
@@ -137,13 +127,7 @@ class CalveraNeuralLinear(CalveraBandit):
     def scores(self, context: Context, alpha: float = 1.0) -> NDArray[np.float64]:
         """Return LinUCB's scores by the posterior over embeddings."""
         rows = self.bandit.network(as_tensor(context.features)).double().numpy()
-        A_inv, mean = (
-            part.double().numpy()
-            for part in (self.bandit.precision_matrix, self.bandit.theta)
-        )
-        return rows @ mean + alpha * np.sqrt(
-            np.einsum("ij,jk,ik->i", rows, A_inv, rows)
-        )
+        return self.bounds_of(rows, alpha)
 
     @torch.no_grad()
     def select_batch(self, features: NDArray) -> NDArray[np.int64]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.peers.adapter import Adapter, BatchAdapter, bounds
-from benchmarks.peers.disjoint import precision, table_bits
-from benchmarks.peers.lightning import as_tensor, fit
+from benchmarks.peers.disjoint import precision
+from benchmarks.peers.lightning import Calvera, as_tensor, fit
+from benchmarks.peers.wabbit import Wabbit
 from zoolib import Context
 
 
-class CalveraLinUCB(BatchAdapter):
+class CalveraLinUCB(Calvera):
     """LinUCB of Calvera, in single precision.
 
     What it adds to the diagonal at each update by default, `eps`, is set to 0, and the precision is updated
@@ -45,28 +44,14 @@ class CalveraLinUCB(BatchAdapter):
         )
         self.trainer = trainer
 
-    def select(self, context: Context) -> int:
-        """Choose an arm."""
-        return int(self.select_batch(context.features[None])[0])
-
     def update(self, context: Context, arm: int, reward: float) -> None:
         """Learn from the arm played."""
         self._learn(context.features[None, arm], np.array([reward]))
 
     def scores(self, context: Context) -> NDArray[np.float64]:
         """Return the upper confidence bounds."""
-        rows = context.features
-        A_inv, mean = (
-            part.double().numpy()
-            for part in (self.bandit.precision_matrix, self.bandit.theta)
-        )
-        widths = np.sqrt(np.einsum("ij,jk,ik->i", rows, A_inv, rows))
-        return rows @ mean + self.bandit.hparams["exploration_rate"] * widths
-
-    def select_batch(self, features: NDArray) -> NDArray[np.int64]:
-        """Choose an arm for each of B visits."""
-        chosen, _ = self.bandit(as_tensor(features))
-        return chosen.argmax(dim=1).numpy()
+        alpha = self.bandit.hparams["exploration_rate"]
+        return self.bounds_of(context.features, alpha)
 
     def update_batch(
         self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
@@ -225,30 +210,16 @@ class RiverRidge(Adapter):
         return np.array([one.mu + (one.sigma**2 - 1) ** 0.5 for one in seen])
 
 
-class VowpalWabbit(Adapter):
+class VowpalWabbit(Wabbit):
     """Vowpal Wabbit's `cb_explore_adf`: a weight a feature, learnt by gradient steps, ε-greedy."""
 
-    def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        options: str = "--epsilon 0.1",
-        seed: int = 0,
-    ) -> None:
-        from vowpalwabbit import Workspace
-
-        self.workspace = Workspace(
-            f"--cb_explore_adf {options} --noconstant --quiet "
-            f"--bit_precision {table_bits(n_features)}"
-        )
-        self.arms, self.dice = range(n_arms), random.Random(seed)
-        self.line = "| " + " ".join(f"{i}:%.7g" for i in range(n_features))
+    def __init__(self, n_arms: int, n_features: int, **options: object) -> None:
+        super().__init__("cb_explore_adf", n_arms, n_features, n_features, **options)
 
     def select(self, context: Context) -> int:
         """Draw an arm from the probabilities that it gives."""
         self.lines = [self.line % tuple(row) for row in context.features.tolist()]
-        self.probabilities = self.workspace.predict(self.lines)
-        return self.dice.choices(self.arms, self.probabilities)[0]
+        return self.draw(self.lines)
 
     def update(self, context: Context, arm: int, reward: float) -> None:
         """Learn from the arm drawn last, out of the lines that the choice has seen."""

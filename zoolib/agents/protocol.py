@@ -70,9 +70,8 @@ class Context:
 
     def of_world(self, w: int) -> Context:
         """Return what one of the worlds shows, without the worlds axis."""
-        one = object.__new__(
-            Context
-        )  # without the checks, which all worlds have passed
+        # Without the checks, which all worlds have passed.
+        one = object.__new__(Context)
         one.user_id, one.features = np.asarray(self.user_id[w]), self.features[w]
         return one
 
