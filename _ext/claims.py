@@ -1,14 +1,16 @@
-"""Sphinx extension: numbers in the prose, and the page that lists every claim.
+"""Sphinx extension: numbers in the prose, and the claims behind them.
 
 ``zoolib.claim`` leaves a record in the notebook that checked the claim. The role ``{claim}`key```
-prints its value and links to its row on the page of claims, ``{claim}`key interval``` prints the
-interval; the directive ``{claims}`` is the table. An unknown key is a warning: it breaks the build.
+prints its value and links to its row on the page of claims (see `claims_page`), ``{claim}`key interval```
+prints the interval. An unknown key is a warning: it breaks the build. The cell that checked a claim gets
+an anchor, to which the page of claims leads back.
 """
 
 from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,20 +18,17 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
-from sphinx.util.docutils import SphinxDirective, SphinxRole
+from sphinx.util.docutils import SphinxRole
 
 from zoolib.book import RECORD_PREFIX
 
 LOG = logging.getLogger(__name__)
-HEADS = ("Claim", "Value", "95% interval", "Must be", "Worlds and seeds", "Checked in")
+# A claim prints a line like this one below its cell.
+PRINTED = re.compile(r"^(\w+): .*, claimed ", re.M)
 
 
 class PendingNumber(nodes.Inline, nodes.TextElement):
     """A number of a claim, while its page is read and the claim is not known yet."""
-
-
-class PendingTable(nodes.General, nodes.Element):
-    """The table of claims, while pages are still being read."""
 
 
 class ClaimRole(SphinxRole):
@@ -38,12 +37,6 @@ class ClaimRole(SphinxRole):
         number = PendingNumber(self.rawtext, key=key, part=part or "value")
         self.set_source_info(number)
         return [number], []
-
-
-class ClaimsDirective(SphinxDirective):
-    def run(self) -> list[nodes.Node]:
-        self.env.metadata[self.env.docname]["lists_claims"] = True
-        return [PendingTable()]
 
 
 def pages(env: BuildEnvironment) -> Iterator[str]:
@@ -64,25 +57,53 @@ def collect(app: Sphinx, env: BuildEnvironment) -> list[str]:
     """Gather the records of all pages, and have the pages that show them written again."""
     env.claims = {}
     for page in pages(env):
-        glued = Path(app.outdir).parent / "jupyter_execute" / f"{page}.glue.json"
-        names = getattr(env, "nb_metadata", {}).get(page, {}).get("glue", [])
-        data = json.loads(glued.read_text(encoding="utf-8")) if names else {}
-        for name in (name for name in names if name.startswith(RECORD_PREFIX)):
-            text = data[name]["data"]["text/plain"]
-            _add(env.claims, name.removeprefix(RECORD_PREFIX), text, page)
+        for key, record in records(app, env, page, RECORD_PREFIX).items():
+            _add(env.claims, key, record, page)
     return listing_pages(env)
 
 
-def _add(claims: dict[str, dict], key: str, text: str, page: str) -> None:
+def records(
+    app: Sphinx, env: BuildEnvironment, page: str, prefix: str
+) -> dict[str, dict]:
+    """Read what a page's notebook glued under names with a prefix; the keys are without it."""
+    glued = Path(app.outdir).parent / "jupyter_execute" / f"{page}.glue.json"
+    names = getattr(env, "nb_metadata", {}).get(page, {}).get("glue", [])
+    data = json.loads(glued.read_text(encoding="utf-8")) if names else {}
+    texts = {name: data[name]["data"]["text/plain"] for name in names}
+    return {
+        name.removeprefix(prefix): json.loads(ast.literal_eval(text))
+        for name, text in texts.items()
+        if name.startswith(prefix)
+    }
+
+
+def _add(claims: dict[str, dict], key: str, record: dict, page: str) -> None:
     if key in claims:
         LOG.warning(
             "claim %r is made on two pages: %s and %s", key, claims[key]["page"], page
         )
-    claims[key] = json.loads(ast.literal_eval(text)) | {"page": page}
+    claims[key] = record | {"page": page}
+
+
+def anchor(key: str) -> str:
+    """Name the place where a claim was checked."""
+    return f"checked-{nodes.make_id(key)}"
+
+
+def mark_cells(app: Sphinx, doctree: nodes.document) -> None:
+    """Put an anchor before each cell that checked claims."""
+    for cell in list(doctree.findall(nodes.container)):
+        if cell.get("nb_element") == "cell_code":
+            printed = "\n".join(
+                text.astext() for text in cell.findall(nodes.literal_block)
+            )
+            if keys := PRINTED.findall(printed):
+                place = nodes.target("", "", ids=[anchor(key) for key in keys])
+                cell.parent.insert(cell.parent.index(cell), place)
 
 
 def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Put numbers and the table where they were asked for."""
+    """Put numbers where they were asked for."""
     claims = app.env.claims
     home = next(iter(listing_pages(app.env)), docname)
     for number in list(doctree.findall(PendingNumber)):
@@ -97,57 +118,12 @@ def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         number.replace_self(
             nodes.reference("", text, refuri=uri, classes=["claim"], internal=True)
         )
-    for table in list(doctree.findall(PendingTable)):
-        rows = [_row(app, docname, key, record) for key, record in claims.items()]
-        table.replace_self(_table(rows))
-
-
-def _row(app: Sphinx, docname: str, key: str, record: dict) -> nodes.row:
-    where = nodes.reference(
-        "",
-        app.env.titles[record["page"]].astext(),
-        refuri=app.builder.get_relative_uri(docname, record["page"]),
-        internal=True,
-    )
-    seeds = record["seeds"]
-    worlds = f"{len(seeds)}: {_span(seeds)}" if seeds else "no chance in it"
-    cells = [
-        record["sentence"],
-        record["value"],
-        record["interval"] or ("one world" if seeds else "exact"),
-        record["held"],
-        worlds,
-        where,
-    ]
-    row = nodes.row(ids=[f"claim-{nodes.make_id(key)}"])
-    for cell in cells:
-        content = cell if isinstance(cell, nodes.Node) else nodes.Text(cell)
-        row += nodes.entry("", nodes.paragraph("", "", content))
-    return row
-
-
-def _span(seeds: list[int]) -> str:
-    if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1)):
-        return f"{seeds[0]}–{seeds[-1]}"
-    return ", ".join(map(str, seeds))
-
-
-def _table(rows: list[nodes.row]) -> nodes.table:
-    head = nodes.row()
-    for title in HEADS:
-        head += nodes.entry("", nodes.paragraph("", title))
-    columns = [nodes.colspec(colwidth=width) for width in (40, 10, 20, 20, 15, 15)]
-    group = nodes.tgroup(
-        "", *columns, nodes.thead("", head), nodes.tbody("", *rows), cols=len(HEADS)
-    )
-    return nodes.table("", group, classes=["claims"])
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_node(PendingNumber)
-    app.add_node(PendingTable)
     app.add_role("claim", ClaimRole())
-    app.add_directive("claims", ClaimsDirective)
+    app.connect("doctree-read", mark_cells)
     app.connect("env-updated", collect)
     app.connect("doctree-resolved", resolve)
     return {"parallel_read_safe": False, "parallel_write_safe": True}
