@@ -3,10 +3,11 @@ import subprocess
 import sys
 
 import nbformat
+import numpy as np
 import pytest
 from nbclient import NotebookClient
 
-from zoolib import Estimate, ZooplusSimulator, claim, listing, random_value
+from zoolib import Estimate, ZooplusSimulator, claim, listing, publish, random_value
 
 ESTIMATE = Estimate(0.5, 0.4, 0.6, 20)
 
@@ -103,6 +104,84 @@ def test_claims_are_checked_where_the_books_tooling_is_missing():
         "from zoolib import claim; claim('k', 'It is so.', 1, equals=1, fmt='d')",
     )
     assert [output["output_type"] for output in notebook.cells[1].outputs] == ["stream"]
+
+
+def test_published_data_reach_the_notebook_as_plain_json_of_six_digits():
+    notebook = run(
+        "import numpy as np; from zoolib import publish",
+        "publish('f', {'a': np.arange(4).reshape(2, 2), 'b': (1 / 3, np.float32(2)), 'c': None,"
+        " 'd': {'e': [True, 'x', 12345678]}, 'f': 123456.789, 'g': -np.pi * 1e-9})",
+    )
+    (record,) = notebook.cells[1].outputs  # and nothing is printed
+    assert record["metadata"]["scrapbook"]["name"] == "figure:f"
+    text = record["data"]["application/papermill.record/text/plain"]
+    assert json.loads(text.strip("'")) == {
+        "a": [[0, 1], [2, 3]],
+        "b": [0.333333, 2.0],
+        "c": None,
+        "d": {"e": [True, "x", 12345678]},
+        "f": 123457.0,
+        "g": -3.14159e-9,
+    }
+
+
+def test_outside_a_notebook_data_are_checked_and_nothing_happens(capsys):
+    data = {"a": np.ones(3), "b": [1]}
+    assert publish("f", data) is None
+    assert capsys.readouterr() == ("", "")
+    assert data["b"] == [1]
+    assert isinstance(data["a"], np.ndarray)
+
+
+def test_data_are_published_where_the_books_tooling_is_missing():
+    notebook = run(
+        "import sys; sys.modules['myst_nb'] = None",
+        "from zoolib import publish; publish('f', {'a': 1})",
+    )
+    assert notebook.cells[1].outputs == []
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "error", "said"),
+    [
+        ("", {}, ValueError, r"name must be a string that is not empty: got ''"),
+        (3, {}, ValueError, r"name must be a string that is not empty: got 3"),
+        ("f", [1], TypeError, r"data must be a mapping: got list"),
+        (
+            "f",
+            {"a": [1, float("nan")]},
+            ValueError,
+            r"data\['a'\]\[1\] must be finite: got nan",
+        ),
+        (
+            "f",
+            {"a": np.array([np.inf])},
+            ValueError,
+            r"data\['a'\]\[0\] must be finite: got inf",
+        ),
+        (
+            "f",
+            {"a": {1: 2}},
+            TypeError,
+            r"data\['a'\] must have strings as keys: got 1",
+        ),
+        (
+            "f",
+            {"a": {1, 2}},
+            TypeError,
+            r"data\['a'\] must be numbers, strings, .*: got set",
+        ),
+        (
+            "f",
+            {"a": np.array([1j])},
+            TypeError,
+            r"data\['a'\]\[0\] must be numbers, .*: got complex",
+        ),
+    ],
+)
+def test_data_that_are_not_plain_are_refused(name, data, error, said):
+    with pytest.raises(error, match=said):
+        publish(name, data)
 
 
 def test_listings_are_the_source_without_docstrings():

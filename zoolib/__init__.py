@@ -5,7 +5,10 @@ Modules stand on floors and import only from floors below:
 ====== ===================================================
 floor  modules
 ====== ===================================================
-16     `__main__`, and what `service` shows to the outside
+19     `__main__`
+18     `exercises`: `check`
+17     the judges of the chapters' exercises
+16     what `service` shows to the outside
 12–15  `service`: the production loop
 11     `gauntlet`
 10     `evaluation`
@@ -13,7 +16,7 @@ floor  modules
 5      `agents`
 4      what neural agents share
 3      `recommender`, `offpolicy`, `retrieval`, and what all agents share
-2      `features`, `monitoring`, `networks`, `posterior`, `replay`
+2      `features`, `monitoring`, `networks`, `posterior`, `replay`; what all judges share
 1      `simulator`, `estimates`, `choice`
 0      checks of arguments, random numbers, files, threads, bars
 ====== ===================================================
@@ -37,7 +40,7 @@ from zoolib.agents import (
     RevealedContext,
     StaticAgent,
 )
-from zoolib.book import claim, listing
+from zoolib.book import RECORDS, claim, listing, publish
 from zoolib.choice import draw, greedy, with_floor
 from zoolib.estimates import (
     Estimate,
@@ -61,6 +64,7 @@ from zoolib.evaluation import (
     rolling_mean,
     share_of_oracle,
 )
+from zoolib.exercises import check
 from zoolib.experiment import History, Sweep, run_experiment, sweep
 from zoolib.features import FeatureEngineer
 from zoolib.posterior import RidgePosterior, frozen
@@ -81,6 +85,7 @@ from zoolib.simulator import (
 )
 
 __all__ = [
+    "RECORDS",
     "SHOCK_1",
     "SHOCK_2",
     "Agent",
@@ -111,6 +116,7 @@ __all__ = [
     "ZooplusSimulator",
     "best_product_value",
     "bootstrap_interval",
+    "check",
     "claim",
     "click_rate",
     "crossing_time",
@@ -127,6 +133,7 @@ __all__ = [
     "pick_device",
     "policy_value",
     "proportion_interval",
+    "publish",
     "random_value",
     "recovery_time",
     "regret",

@@ -12,10 +12,14 @@ import inspect
 import json
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from zoolib._checks import as_finite
 from zoolib._notebook import in_notebook
 from zoolib.estimates import Estimate
 
@@ -23,8 +27,11 @@ if TYPE_CHECKING:
     from IPython.display import Markdown
 
 
-# Before a claim's key, among the names that a notebook glues.
+# Where sweeps and timings are kept that take longer than a page may.
+RECORDS = Path(__file__).parent / "records"
+# Before a claim's key and a figure's name, among the names that a notebook glues.
 RECORD_PREFIX = "claim:"
+FIGURE_PREFIX = "figure:"
 
 
 def claim(
@@ -104,13 +111,7 @@ def _record(
     held: str,
     seeds: Sequence[int] | None,
 ) -> None:
-    """Leave the claim in the notebook, where the book's build finds it. Outside one, do nothing."""
-    if not in_notebook():
-        return
-    try:
-        from myst_nb import glue
-    except ImportError:  # a notebook without the book's tooling still checks its claims
-        return
+    """Leave the claim in the notebook, where the book's build finds it."""
     seeds = [] if seeds is None else [int(seed) for seed in seeds]
     record = {
         "sentence": sentence,
@@ -119,7 +120,65 @@ def _record(
         "held": held,
         "seeds": seeds,
     }
-    glue(f"{RECORD_PREFIX}{key}", json.dumps(record), display=False)
+    _glue(f"{RECORD_PREFIX}{key}", record)
+
+
+def _glue(name: str, record: dict[str, Any]) -> None:
+    """Leave a record in the notebook. Outside one, do nothing."""
+    if not in_notebook():
+        return
+    try:
+        from myst_nb import glue
+    except ImportError:  # a notebook without the book's tooling still runs
+        return
+    text = json.dumps(record, separators=(",", ":"), allow_nan=False)
+    glue(name, text, display=False)
+
+
+def publish(name: str, data: Mapping[str, Any]) -> None:
+    """Hand data to an interactive figure of the page, which the directive ``{interactive}`` places.
+
+    Parameters
+    ----------
+    name : str
+        Name of the figure, which is that of its script.
+    data : mapping
+        Strings to plain data: numbers, strings, None, NumPy arrays, and lists and mappings of
+        these. Numbers are kept to six digits, so that the page stays small.
+
+    Raises
+    ------
+    TypeError
+        If something in it is not plain data.
+    ValueError
+        If a number is not finite, or the name is empty.
+    """
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"name must be a string that is not empty: got {name!r}")
+    if not isinstance(data, Mapping):
+        raise TypeError(f"data must be a mapping: got {type(data).__name__}")
+    _glue(f"{FIGURE_PREFIX}{name}", _plain("data", data))
+
+
+def _plain(where: str, value: Any) -> Any:
+    """Return plain JSON data; `where` names the place in errors."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"{where} must have strings as keys: got {key!r}")
+        return {key: _plain(f"{where}[{key!r}]", item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(f"{where}[{at}]", item) for at, item in enumerate(value)]
+    if isinstance(value, float):
+        return float(f"{as_finite(where, value):.6g}")
+    if value is None or isinstance(value, str | int):
+        return value
+    raise TypeError(
+        f"{where} must be numbers, strings, None, arrays, lists or mappings: "
+        f"got {type(value).__name__}"
+    )
 
 
 def listing(*things: Callable[..., Any] | type) -> Markdown:

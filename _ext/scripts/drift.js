@@ -1,0 +1,75 @@
+// height: 36rem 46rem
+// Chapter 3: where a network in training puts the twenty cells, and how wide the posterior is there.
+"use strict";
+
+const Drift = (() => {
+  const mean = (values) => values.reduce((total, value) => total + value, 0) / values.length;
+  const cells = (visits, keep) => visits.map((_, i) => i).filter((i) => keep(visits[i]));
+
+  /** What is left of the width before any visit, in cells that were seldom shown. */
+  function widthLeft(look, kind, below) {
+    const rare = cells(look.visits, (count) => count < below);
+    return mean(rare.map((i) => look[kind][1][i] / look.length[i]));
+  }
+
+  /** Root mean square error of the predictions for cells that were shown often. */
+  function error(look, kind, truth, least) {
+    const seen = cells(look.visits, (count) => count >= least);
+    return Math.sqrt(mean(seen.map((i) => (look[kind][0][i] - truth[i]) ** 2)));
+  }
+
+  return { cells, widthLeft, error };
+})();
+
+Interactive.register("drift", (root, { personas, categories, truth, looks }) => {
+  const { number } = Interactive;
+  const colors = ["blue", "orange", "green", "purple"];
+  const shapes = ["circle", "square", "diamond", "triangle", "bar"];
+  const kinds = ["kept", "rebuilt"];
+  const row = Interactive.controls(root);
+  const time = Interactive.slider(row, {
+    label: "Visits served", min: 0, max: looks.length - 1, step: 1, value: 0,
+    format: (at) => number(looks[at].served), onInput: draw,
+  });
+  const kind = Interactive.choice(row, {
+    label: "A and b", options: ["kept since the first visit", "rebuilt by today's network"], onInput: draw,
+  });
+  const places = looks.flatMap((look) => look.place);
+  const span = (axis) => {
+    const values = places.map((place) => place[axis]);
+    return [Math.min(...values) - 0.25, Math.max(...values) + 0.25];
+  };
+  const plot = Interactive.plot(root, {
+    label: "Plane of the embedding with a mark for each cell and a ring as large as its width.",
+    height: 400,
+    x: { label: "first direction of the last embedding", domain: span(0) },
+    y: { label: "second direction", domain: span(1) },
+  });
+  Interactive.legend(root, personas.map((label, i) => ({ label, color: colors[i] })));
+  Interactive.legend(root, categories.map((label, i) => ({ label, color: "ink", shape: shapes[i] })));
+  const say = Interactive.summary(root);
+
+  function draw() {
+    const look = looks[time.value];
+    const statistics = kinds[kind.value];
+    plot.draw((pen) => {
+      look.place.forEach((place, i) => {
+        const color = colors[Math.floor(i / categories.length)];
+        const title = `${personas[Math.floor(i / categories.length)]}, ${categories[i % categories.length]}`;
+        const width = look[statistics][1][i];
+        pen.points([place], { color, size: 4 + 60 * width, hollow: true, opacity: 0.5, title });
+        pen.points([place], { color, shape: shapes[i % categories.length], size: 4, hollow: look.visits[i] < 20 });
+      });
+    });
+    const rare = Drift.cells(look.visits, (count) => count < 20).length;
+    const often = Drift.cells(look.visits, (count) => count >= 50).length;
+    const error = number(Drift.error(look, statistics, truth, 50), 3);
+    say(
+      `Shown fewer than 20 times: ${rare} cells of 20 (hollow). They keep ` +
+        `${number(100 * Drift.widthLeft(look, statistics, 20), 0)} % of their first width. ` +
+        (often ? `For the ${often} shown 50 times or more the predictions are off by ${error}.` : ""),
+    );
+  }
+
+  draw();
+});

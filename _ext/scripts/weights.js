@@ -1,0 +1,135 @@
+// height: 38rem 45rem
+// Chapter 5: importance weights of one log, and what four estimators make of them.
+"use strict";
+
+const Weights = (() => {
+  const sum = (values) => values.reduce((total, value) => total + value, 0);
+
+  /** Kinds of visits: how many, what was shown, what it earned, and what each policy would show. */
+  function read({ columns, visits, policies }) {
+    const n_arms = columns.length - 3 - policies.length;
+    return visits.map((count, i) => {
+      const [arm, reward, propensity, ...rest] = columns.map((column) => column[i]);
+      return { count, arm, reward, propensity, promised: rest.slice(0, n_arms), shows: rest.slice(n_arms) };
+    });
+  }
+
+  /** Weight of each kind, and what the model promises of it, for a target that goes part of the way. */
+  function weigh(kinds, team, part) {
+    return kinds.map((kind) => {
+      const [old, next] = [kind.shows[0], kind.shows[team]];
+      const chance = (1 - part) * (kind.arm === old) + part * (kind.arm === next);
+      const promise = (1 - part) * kind.promised[old] + part * kind.promised[next];
+      return { ...kind, weight: chance / kind.propensity, promise };
+    });
+  }
+
+  /** Mean of a term over all visits with Student's 95 percent interval. */
+  function interval(rows, term) {
+    const n = sum(rows.map((row) => row.count));
+    const mean = sum(rows.map((row) => row.count * term(row))) / n;
+    const squares = sum(rows.map((row) => row.count * (term(row) - mean) ** 2));
+    const z = 1.959964;
+    const t = z + (z ** 3 + z) / (4 * (n - 1)); // the first terms of Student's quantile, ample for n > 100
+    const half = t * Math.sqrt(squares / (n - 1) / n);
+    return { mean, low: mean - half, high: mean + half };
+  }
+
+  function estimates(rows, clip) {
+    const rho = interval(rows, (row) => row.weight).mean;
+    const ratio = interval(rows, (row) => row.weight * row.reward).mean / rho;
+    return {
+      IPS: interval(rows, (row) => row.weight * row.reward),
+      "clipped IPS": interval(rows, (row) => Math.min(row.weight, clip) * row.reward),
+      SNIPS: interval(rows, (row) => ratio + (row.weight * (row.reward - ratio)) / rho),
+      "doubly robust": interval(
+        rows,
+        (row) => row.promise + row.weight * (row.reward - row.promised[row.arm]),
+      ),
+    };
+  }
+
+  function effective(rows) {
+    const total = sum(rows.map((row) => row.count * row.weight));
+    return total ** 2 / sum(rows.map((row) => row.count * row.weight ** 2));
+  }
+
+  /** How many visits have each weight. */
+  function histogram(rows) {
+    const bars = new Map();
+    for (const { weight, count } of rows) {
+      const at = Number(weight.toFixed(3));
+      bars.set(at, (bars.get(at) ?? 0) + count);
+    }
+    return [...bars].sort(([u], [v]) => u - v);
+  }
+
+  return { read, weigh, estimates, effective, histogram };
+})();
+
+Interactive.register("weights", (root, data) => {
+  const { number } = Interactive;
+  const kinds = Weights.read(data);
+  const teams = data.policies.slice(1);
+  const row = Interactive.controls(root);
+  const team = Interactive.choice(row, { label: "Target", options: teams, onInput: draw });
+  const part = Interactive.slider(row, {
+    label: "Visits given to the target", min: 0, max: 1, step: 0.05, value: 0.2,
+    format: (value) => `${number(100 * value, 0)} %`, onInput: draw,
+  });
+  const clip = Interactive.slider(row, {
+    label: "Clipping bound c", min: 1, max: 17, step: 0.5, value: 17,
+    format: (value) => number(value, 1), onInput: draw,
+  });
+  const bars = Interactive.plot(root, {
+    label: "How many visits have which weight.",
+    height: 210,
+    x: { label: "weight", domain: [-0.5, 17.5] },
+    y: { label: "visits", domain: [0, 2000] },
+  });
+  const names = Object.keys(Weights.estimates(Weights.weigh(kinds, 1, 1), 1));
+  const intervals = Interactive.plot(root, {
+    label: "Estimates with intervals, and the truth.",
+    height: 230,
+    x: { label: "clicks a visit", domain: [0.1, 0.7] },
+    y: {
+      domain: [names.length - 0.5, -0.5],
+      ticks: names.map((_, i) => i),
+      format: (place) => names[place],
+    },
+  });
+  const say = Interactive.summary(root);
+
+  function draw() {
+    const rows = Weights.weigh(kinds, team.value + 1, part.value);
+    const found = Weights.estimates(rows, clip.value);
+    const truth = (1 - part.value) * data.truth[0] + part.value * data.truth[team.value + 1];
+    bars.draw((pen) => {
+      for (const [weight, count] of Weights.histogram(rows)) {
+        pen.tile([weight - 0.2, weight + 0.2], [0, count], { opacity: 0.8 });
+        pen.text(weight, count, number(count), { anchor: "middle", dy: -5 });
+      }
+      pen.line([[clip.value, 0], [clip.value, 2000]], { color: "orange", dash: "6 4" });
+      pen.text(clip.value, 1850, "clip", { dx: 5, color: "orange" });
+    });
+    intervals.draw((pen) => {
+      pen.line([[truth, -1], [truth, names.length]], { color: "ink", width: 1, dash: "6 4" });
+      names.forEach((name, i) => {
+        const color = name === "clipped IPS" ? "orange" : "blue";
+        const { mean, low, high } = found[name];
+        pen.line([[low, i], [high, i]], { color });
+        for (const end of [low, high]) pen.line([[end, i - 0.12], [end, i + 0.12]], { color });
+        pen.points([[mean, i]], { color });
+      });
+    });
+    const visits = data.visits.reduce((total, count) => total + count, 0);
+    const missed = names.filter((name) => found[name].low > truth || found[name].high < truth);
+    say(
+      `Effective visits: ${number(Weights.effective(rows), 0)} of ${number(visits)}. ` +
+        `Truth: ${number(truth, 3)} clicks a visit. ` +
+        (missed.length ? `Missed by: ${missed.join(", ")}.` : "All four intervals hold it."),
+    );
+  }
+
+  draw();
+});
