@@ -19,9 +19,11 @@ PREFIX = "execution-"
 
 
 def ingredients(root: Path = ROOT) -> list[Path]:
-    """List what an execution depends on beside the page itself: code, lock, data beside the chapters."""
-    code = root.glob("zoolib/**/*.py")
-    prose = {".md", ".ipynb", ".bib"}
+    """List what an execution depends on beside its page: library, records, lock, the chapters' data."""
+    library = (
+        f for f in root.glob("zoolib/**/*") if f.is_file() and f.suffix != ".pyc"
+    )
+    prose = {".md", ".ipynb", ".bib", ".yml"}
     data = (
         f for f in root.glob("chapters/**/*") if f.is_file() and f.suffix not in prose
     )
@@ -30,7 +32,7 @@ def ingredients(root: Path = ROOT) -> list[Path]:
         for f in data
         if not any(part.startswith(".") for part in f.relative_to(root).parts)
     )
-    return sorted([root / "requirements.txt", *code, *visible])
+    return sorted([root / "requirements.txt", *library, *visible])
 
 
 def cache_folder(root: Path = ROOT) -> Path:

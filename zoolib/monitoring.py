@@ -570,10 +570,10 @@ def _kept(now: NDArray, promised: NDArray) -> tuple[NDArray, NDArray]:
 def not_below_usual(statistic: Statistic) -> Statistic:
     r"""Test whether another statistic has fallen below its range in the reference windows.
 
-    The limit of prediction of one more number after m from the same normal distribution: with their
-    mean :math:`\bar s` and standard deviation :math:`\hat\sigma`,
-    :math:`(s - \bar s) / (\hat\sigma \sqrt{1 + 1/m})` has Student's distribution with m - 1 degrees of
-    freedom. The spread is the agent's own, its wandering from window to window included.
+    The limit of prediction of one more number x after m from the same normal distribution: with their
+    mean :math:`\bar x` and standard deviation :math:`s`, :math:`(x - \bar x) / (s \sqrt{1 + 1/m})` has
+    Student's distribution with m - 1 degrees of freedom. The spread is the agent's own, its wandering from
+    window to window included.
 
     Parameters
     ----------
@@ -736,12 +736,13 @@ def window_for(
     r"""Compute how many events a window needs to show a change of a rate.
 
     In the normal approximation, a cell with :math:`n` events of a window shows a change from
-    :math:`p` to :math:`q` with probability :math:`\Phi(z_\beta)` if
+    :math:`p` to :math:`q` with probability :math:`\beta`, the `power`, if
 
     .. math:: |p - q| \sqrt n = z_\alpha \sqrt{p (1 - p) (1 + 1/m)} + z_\beta \sqrt{q (1 - q) + p (1 - p) / m}
 
-    where :math:`m` is the number of reference windows and :math:`\alpha` the level that the window gets,
-    divided by the number of cells. Larger windows get a larger level.
+    where a standard normal variable exceeds :math:`z_\alpha` with probability :math:`\alpha`, the level
+    that the window gets, divided by the number of cells, stays below :math:`z_\beta` with probability
+    :math:`\beta`, and :math:`m` is the number of reference windows. Larger windows get a larger level.
 
     Parameters
     ----------

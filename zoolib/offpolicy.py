@@ -176,10 +176,10 @@ def importance_weights(log: Log, target: ArrayLike) -> NDArray[np.float64]:
 def mean_weight(log: Log, target: ArrayLike, level: float = 0.95) -> Estimate:
     r"""Estimate the mean importance weight, which must be 1: a check of the log.
 
-    :math:`E[\rho] = E \sum_a \pi(a \mid x)` over the arms that could be logged. It is less than 1
-    where the target shows arms that the logging policy never did, and seldom 1 where propensities are
-    wrong. An interval that misses 1 is an alarm; one that holds it proves nothing: arms of tiny
-    propensity may just not have come, and then the interval is too narrow, too. Parameters as for
+    :math:`\mathbb{E}[\rho] = \mathbb{E} \sum_a \pi(a \mid x)` over the arms that could be logged. It is
+    less than 1 where the target shows arms that the logging policy never did, and seldom 1 where
+    propensities are wrong. An interval that misses 1 is an alarm; one that holds it proves nothing: arms of
+    tiny propensity may just not have come, and then the interval is too narrow, too. Parameters as for
     `ips`.
     """
     return mean_interval(importance_weights(log, target), level)
@@ -190,7 +190,8 @@ def effective_sample_size(log: Log, target: ArrayLike) -> float:
 
     About so many rows logged by the target itself would tell as much. Zero if no weight is positive.
     Weights that are rare and large are missing from a short log, which then looks better than it is:
-    where the logging policy is known, :math:`n / E \sum_a \pi(a \mid x)^2 / \mu(a \mid x)` foretells it.
+    where the logging policy is known, :math:`n / \mathbb{E} \sum_a \pi(a \mid x)^2 / \mu(a \mid x)`
+    foretells it.
     """
     weight = importance_weights(log, target)
     return float(weight.sum() ** 2 / (weight @ weight)) if weight.any() else 0.0

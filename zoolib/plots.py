@@ -96,7 +96,7 @@ def band(
         Where to draw.
     x : array_like, shape (n,)
         Positions.
-    samples : array_like, shape (n_worlds, n)
+    samples : array_like, shape (W, n)
         One row a world.
     color : str
         A name in `LIGHT`.

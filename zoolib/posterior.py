@@ -46,7 +46,8 @@ class RidgePosterior:
     n_features : int
         Length d of a row.
     ridge : float, default 1.0
-        :math:`\lambda > 0`, the weight of the prior :math:`\theta \sim N(0, \sigma^2 \lambda^{-1} I)`.
+        :math:`\lambda > 0`, the weight of the prior
+        :math:`\theta \sim \mathcal{N}(0, \sigma^2 \lambda^{-1} I)`.
     shape : tuple of int, default ()
         Leading axes: one independent posterior for each of their positions.
     dtype : float64 or float32, default float64
@@ -115,7 +116,7 @@ class RidgePosterior:
             Which posteriors forget: an index into the leading axes, all if empty.
         mean : array_like, shape (..., d), optional
             Leading axes may be left out. What these posteriors believe from now on before they see a row,
-            :math:`\theta \sim N(m, \sigma^2 \lambda^{-1} I)`; at first it is zero.
+            :math:`\theta \sim \mathcal{N}(m, \sigma^2 \lambda^{-1} I)`; at first it is zero.
         ridge : float, optional
             How firmly: another :math:`\lambda` for these posteriors.
 
@@ -279,7 +280,7 @@ class RidgePosterior:
         return prediction, np.sqrt(squared, out=squared)
 
     def sample(self, normals: ArrayLike, scale: float = 1.0) -> NDArray:
-        r"""Draw weights from :math:`N(\hat\theta, s^2 A^{-1})`.
+        r"""Draw weights from :math:`\mathcal{N}(\hat\theta, s^2 A^{-1})`.
 
         Parameters
         ----------

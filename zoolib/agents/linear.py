@@ -288,7 +288,7 @@ class LinUCBAgent(LinearAgent):
 class LinTSAgent(LinearAgent):
     r"""Thompson sampling: draw weights from the posterior, and show the arm they predict best.
 
-    .. math::  x^\top \tilde\theta_a, \qquad \tilde\theta_a \sim N(\hat\theta_a, \alpha^2 A_a^{-1})
+    .. math::  x^\top \tilde\theta_a, \qquad \tilde\theta_a \sim \mathcal{N}(\hat\theta_a, \alpha^2 A_a^{-1})
 
     (Agrawal and Goyal 2013.) An arm is shown as often as it is believed to be the best.
 

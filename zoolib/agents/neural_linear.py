@@ -143,7 +143,7 @@ class NeuralLinearAgent(NeuralAgent):
             )
 
     def embed(self, x: NDArray) -> NDArray:
-        """Map rows (..., n, d) to what the posterior sees, (..., n, d_emb) or with d more columns."""
+        """Map rows (..., n, d) to what the posterior sees, (..., n, embedding_dim) or with d more columns."""
         with np.errstate(over="ignore", invalid="ignore"):  # the result tells
             z = self.network.body.evaluate(x)
         if not np.isfinite(z).all():

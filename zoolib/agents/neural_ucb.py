@@ -126,7 +126,7 @@ class RecomputedInverse:
         return p * p * (3 * 8 + itemsize)
 
     def squares(self, jacobians: Iterable[Tensor]) -> Tensor:
-        """Return g A⁻¹ gᵀ for the rows g of each (..., n, p), one after the other; shape (..., all n)."""
+        """Return g A⁻¹ gᵀ for the rows g of each (..., n, p), one after the other; shape (..., rows)."""
         A_inv = torch.linalg.inv(self.A).to(self.dtype)
         return torch.cat([_squares(J, A_inv) for J in jacobians], dim=-1)
 
@@ -161,7 +161,7 @@ class UpdatedInverse:
         return p * p * itemsize
 
     def squares(self, jacobians: Iterable[Tensor]) -> Tensor:
-        """Return g A⁻¹ gᵀ for the rows g of each (..., n, p), one after the other; shape (..., all n)."""
+        """Return g A⁻¹ gᵀ for the rows g of each (..., n, p), one after the other; shape (..., rows)."""
         return torch.cat([_squares(J, self.A_inv) for J in jacobians], dim=-1)
 
     def learn(self, g: Tensor) -> None:
@@ -196,7 +196,7 @@ class DiagonalInverse:
         return p * itemsize
 
     def squares(self, jacobians: Iterable[Tensor]) -> Tensor:
-        """Return the sums of gᵢ² / Aᵢᵢ for the rows g of each (..., n, p); shape (..., all n)."""
+        """Return the sums of gᵢ² / Aᵢᵢ for the rows g of each (..., n, p); shape (..., rows)."""
         sums = [(J.square() / self.diagonal).sum(dim=-1) for J in jacobians]
         return torch.cat(sums, dim=-1)
 

@@ -158,7 +158,7 @@ class _Arena:
         return np.stack([g.integers(n_users, size=n) for g in self._visitors], axis=1)
 
     def draw_luck(self, n: int) -> NDArray[np.float64]:
-        """Return uniform numbers for n steps, worlds and categories, shape (n, W, C)."""
+        """Return uniform numbers for n steps, worlds and categories, shape (n, W, n_categories)."""
         n_categories = len(self.worlds[0].categories)
         return np.stack([g.random((n, n_categories)) for g in self._luck], axis=1)
 

@@ -62,9 +62,10 @@ def p_value_worse(
     r"""Test whether a click rate is worse, one-sided, with users as the units.
 
     Visits of one user are alike, and it is users that were assigned by lot; a test that took visits as
-    independent would find differences too often. With :math:`n_u` visits and :math:`c_u` clicks the
-    rate :math:`r = \sum c_u / \sum n_u` is the mean of :math:`r + (c_u - r n_u) / \bar n`, to first
-    order (the delta method: Deng, Knoblich and Lu 2018); Welch's test compares the two means.
+    independent would find differences too often. With :math:`n_u` visits and :math:`c_u` clicks of
+    each of :math:`N` users the rate :math:`r = \sum c_u / \sum n_u` is the mean of
+    :math:`r + N (c_u - r n_u) / \sum n_u`, to first order (the delta method: Deng, Knoblich and Lu 2018);
+    Welch's test compares the two means.
 
     Parameters
     ----------

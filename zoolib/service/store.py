@@ -156,7 +156,7 @@ class EventLog:
         The reward, the probability with which the arm was drawn, the time of serving.
     version : ndarray of str, shape (n,)
         What drew it.
-    features : ndarray of float32, shape (C, K, d)
+    features : ndarray of float32, shape (n_contexts, K, d)
         The contexts.
     context : ndarray of int, shape (n,)
         Which of them each event had.
