@@ -1,17 +1,21 @@
 """Sphinx extension: notebooks are executed side by side, before the first page is read.
 
 MyST-NB executes a page when it comes to read it, one after the other. Here all that its cache lacks are
-executed ahead, two at a time, and stored where it looks. A notebook that fails is not stored: MyST-NB is
-handed the outcome in place of a second execution, and reports it.
+executed ahead, two at a time, and stored where it looks, with the versions that they ran with. A notebook
+that fails is not stored: MyST-NB is handed the outcome in place of a second execution, and reports it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import platform
+import re
 import time
 import traceback
+from datetime import UTC, datetime
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 
 from jupyter_cache import get_cache
@@ -27,6 +31,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
 LOG = logging.getLogger(__name__)
+LIBRARY = "zoolib"
 AT_ONCE = min(2, os.cpu_count() or 1)
 # With more threads, notebooks side by side would fight for the cores and spoil each other's timings.
 ONE_THREAD = {
@@ -48,7 +53,7 @@ def execute_ahead(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> No
     order = {name: place for place, name in enumerate(env.external_site_map)}
     docnames = sorted(docnames, key=lambda name: order.get(name, len(order)))
     pages = [Path(env.doc2path(name)) for name in docnames]
-    notebooks = {page: nb for page in pages if (nb := _notebook(page, env))}
+    notebooks = {page: nb for page in pages if (nb := read_notebook(page, env))}
     lacking = {page: nb for page, nb in notebooks.items() if not _known(nb, cache)}
     if lacking:
         with asyncio.Runner(loop_factory=_Loop) as runner:
@@ -70,7 +75,7 @@ def _sources(notebook: NotebookNode) -> tuple[str, ...]:
     return tuple(cell.source for cell in notebook.cells)
 
 
-def _notebook(page: Path, env: BuildEnvironment) -> NotebookNode | None:
+def read_notebook(page: Path, env: BuildEnvironment) -> NotebookNode | None:
     """Read a page as MyST-NB does; a page with settings of its own is left to MyST-NB."""
     text = page.read_text(encoding="utf-8")
     reader = create_nb_reader(str(page), env.myst_config, env.mystnb_config, text)
@@ -100,7 +105,7 @@ async def _execute_all(
         if outcome.err:
             failed[_sources(notebook)] = outcome
         else:
-            data = {"execution_seconds": outcome.time}
+            data = {"execution_seconds": outcome.time, **surroundings()}
             bundle = CacheBundleIn(notebook, str(page), data=data)
             cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
 
@@ -140,6 +145,21 @@ async def _execute(page: Path, notebook: NotebookNode, timeout: int) -> Executio
         raise RuntimeError(f"the kernel of {page.name} died") from None
     seconds = time.perf_counter() - start
     return ExecutionResult(notebook, folder, seconds, error, trace)
+
+
+def surroundings() -> dict[str, object]:
+    """Describe an execution that ends now: when, where, and the versions that the library asks for."""
+    asked = metadata.requires(LIBRARY) or []
+    names = [re.match(r"[\w.-]+", line)[0] for line in asked if "extra ==" not in line]
+    versions = {
+        "Python": platform.python_version(),
+        LIBRARY: metadata.version(LIBRARY),
+        **{name: metadata.version(name) for name in names},
+        "operating system": platform.platform(),
+        "cores": str(os.cpu_count()),
+    }
+    ended = datetime.now(UTC).isoformat(" ", "minutes").removesuffix("+00:00")
+    return {"ended": ended, "versions": versions}
 
 
 class _Loop(asyncio.SelectorEventLoop):

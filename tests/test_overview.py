@@ -1,0 +1,162 @@
+"""What stands at the top of a chapter: facts that are computed, and a map that is complete."""
+
+import re
+
+import pytest
+from docutils import nodes
+from overview import _duration, difference, effort
+from sphinx import addnodes
+
+from tests.notebooks import chapters
+from tests.test_built_book import HTML, build_again, lay_out, soup
+
+TOC = """format: jb-book
+root: chapters/index
+parts:
+  - numbered: true
+    chapters:
+      - file: chapters/one
+      - file: chapters/two
+"""
+ONE = """Words.
+
+```{overview}
+1. **First.** [](#a-start)
+2. **Then.** [](#an-end)
+```
+
+## A start
+
+## An end
+"""
+TWO = """After {doc}`one`.
+
+```{overview}
+- [](#only)
+```
+
+## Only
+"""
+
+
+def build(folder, one=ONE, two=TWO):
+    lay_out(folder, "A page.", one=one, two=two)
+    (folder / "_toc.yml").write_text(TOC)
+    return build_again(folder)
+
+
+def test_facts_stand_before_the_map(tmp_path):
+    status, output = build(tmp_path)
+    assert status == 0, output
+    one, two = (
+        soup(tmp_path / f"_build/html/chapters/{name}.html") for name in ("one", "two")
+    )
+    said = one.find(class_="chapter-facts").text
+    assert "To read: 60 seconds." in said
+    assert re.search(r"To run: \d+ seconds\.", said)
+    assert "Builds on: no other chapter." in said
+    facts = two.find(class_="chapter-facts")
+    assert [(link.text, link["href"]) for link in facts.find_all("a")] == [
+        ("Chapter 1", "one.html")
+    ]
+
+
+def test_a_chapter_without_its_whole_map_breaks_the_build(tmp_path):
+    one = ONE.replace("2. **Then.** [](#an-end)\n", "")
+    status, output = build(tmp_path, one=one, two="No map.\n")
+    assert status != 0
+    assert "the map names a-start, the sections are a-start, an-end" in output
+    assert "chapters/two.md: WARNING: a chapter begins with its {overview}" in output
+
+
+@pytest.mark.parametrize(
+    ("named", "fits"),
+    [
+        (["a-start", "an-end"], True),
+        (["an-end", "a-start"], False),
+        (["a-start", "an-end", "an-end"], False),
+        (["a-start", "elsewhere"], False),
+        ([], False),
+    ],
+)
+def test_a_map_names_every_section_once_in_order(named, fits):
+    sections = [
+        nodes.section(ids=["a-start", "a-label"]),
+        nodes.section(ids=["an-end"]),
+    ]
+    links = [addnodes.pending_xref(reftarget=name) for name in named]
+    assert (difference(links, sections) == "") is fits
+
+
+def page(*children):
+    return nodes.section("", *children)
+
+
+def test_effort_counts_what_is_read():
+    cell = nodes.container("", classes=["cell"])
+    cell += nodes.container(
+        "", nodes.literal_block("", "a = 1\nb = 2"), classes=["cell_input"]
+    )
+    printed = nodes.literal_block("", "many words are printed")
+    pictures = nodes.figure("", nodes.image(), nodes.caption("", "a caption"))
+    cell += nodes.container("", printed, pictures, classes=["cell_output"])
+    found = effort(
+        page(
+            nodes.title("", "Two words"),
+            nodes.paragraph(
+                "", "", nodes.Text("and "), nodes.emphasis("", "three more words")
+            ),
+            nodes.math_block("", "x = y"),
+            cell,
+            nodes.container("", nodes.paragraph("", "the map"), classes=["overview"]),
+        )
+    )
+    assert (found.words, found.formulas, found.figures, found.lines_of_code) == (
+        6,
+        1,
+        1,
+        2,
+    )
+    assert found.minutes == 1
+
+
+def test_exercises_are_counted_and_not_read():
+    class exercise_node(nodes.Element):  # noqa: N801  (the name that the extension sees)
+        pass
+
+    class solution_node(nodes.Element):  # noqa: N801
+        pass
+
+    asked = exercise_node("", nodes.paragraph("", "many words"))
+    solved = solution_node("", nodes.paragraph("", "many words"))
+    found = effort(page(asked, solved, asked.deepcopy()))
+    assert (found.exercises, found.words) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.4, "0 seconds"),
+        (89, "89 seconds"),
+        (90, "2 minutes"),
+        (3600, "1 h 0 min"),
+        (None, "nothing"),
+    ],
+)
+def test_durations_are_said_in_the_unit_that_fits(seconds, said):
+    assert _duration(seconds) == said
+
+
+@pytest.mark.parametrize("chapter", chapters(numbered=True), ids=lambda page: page.stem)
+def test_the_facts_of_a_chapter_are_true(chapter):
+    html = soup(HTML / "chapters" / f"{chapter.stem}.html")
+    said = html.find(class_="chapter-facts").text
+    asked = chapter.read_text().count("{exercise-start}")
+    assert f"Exercises: {asked}." in said
+    rows = soup(HTML / "chapters" / "executions.html").select(
+        "table.executions tbody tr"
+    )
+    (seconds,) = (
+        float(r.find_all("td")[2].text) for r in rows if chapter.stem in r.a["href"]
+    )
+    assert f"To run: {_duration(seconds)}." in said
