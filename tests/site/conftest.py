@@ -1,0 +1,93 @@
+"""A headless browser and a server for tests of the built pages; without a browser they say so and skip."""
+
+import gzip
+import os
+import shutil
+import threading
+from functools import cache, partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+HTML = Path(__file__).resolve().parents[2] / "_build" / "html"
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# Nothing that a browser does in the background may look like a request of a page.
+OPTIONS = [
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Debian's chromium or any Chrome on the path; CHROMIUM names another."""
+    found = os.environ.get("CHROMIUM") or next(
+        filter(None, map(shutil.which, NAMES)), None
+    )
+    if not found:
+        pytest.skip("needs a browser: install chromium, or name one in CHROMIUM")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(
+            executable_path=found, chromium_sandbox=False, args=OPTIONS
+        )
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="session")
+def site():
+    """Folder of the built book."""
+    assert HTML.exists(), "the book is not built: make book"
+    return HTML
+
+
+def page_names():
+    """Name all pages of the built book; what the theme keeps under _static is none."""
+    files = (file.relative_to(HTML) for file in HTML.rglob("*.html"))
+    return sorted(str(file) for file in files if "_static" not in file.parts)
+
+
+@cache
+def packed(file):
+    return gzip.compress(file.read_bytes(), 6)
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Serves files with gzip, as hosts of static pages do."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        file = Path(self.translate_path(self.path))
+        file = file / "index.html" if file.is_dir() else file
+        if not file.is_file():
+            self.send_error(404)
+            return
+        body = packed(file)
+        self.send_response(200)
+        self.send_header("Content-Type", self.guess_type(str(file)))
+        self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+@pytest.fixture(scope="session")
+def address(site):
+    """Address of a server of the built book on this machine."""
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Handler, directory=str(site))
+    ) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()

@@ -1,0 +1,124 @@
+"""Figures for all eyes: colours that stay apart, contrast on both grounds, letters of a size to read."""
+
+import re
+from itertools import combinations
+
+import numpy as np
+import pytest
+from bs4 import BeautifulSoup
+
+from tests.site.conftest import HTML, page_names
+from zoolib.plots import DARK, LIGHT
+
+THEMES = {"light": (LIGHT, "#ffffff"), "dark": (DARK, "#121212")}
+SERIES = ("blue", "orange", "green", "purple")
+# Machado, Oliveira, Fernandes (2009), "A physiologically-based model for simulation of color vision
+# deficiency", severity 1.0; they act on linear RGB.
+DEFICIENCIES = {
+    "usual": np.eye(3),
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritanopia": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
+}
+TO_XYZ = np.array(
+    [
+        [0.4124564, 0.3575761, 0.1804375],
+        [0.2126729, 0.7151522, 0.0721750],
+        [0.0193339, 0.1191920, 0.9503041],
+    ]
+)
+# Two colours of thin lines are told apart from about here on; one is just seen at 2.3.
+APART = 10.0
+COLUMN_PX = 390 - 2 * 16
+SMALLEST_PX = 9.0
+
+
+def linear_rgb(colour):
+    """Linear red, green and blue of a colour like #0062a8."""
+    parts = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+
+
+def lab(rgb):
+    """CIELAB under D65 of a linear RGB colour."""
+    ratio = TO_XYZ @ np.clip(rgb, 0, 1) / TO_XYZ.sum(axis=1)
+    x, y, z = np.where(
+        ratio > (6 / 29) ** 3, np.cbrt(ratio), ratio * 841 / 108 + 4 / 29
+    )
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def difference(one, other, deficiency):
+    """Distance in CIELAB (CIE 1976) as someone with a deficiency sees it."""
+    matrix = np.asarray(DEFICIENCIES[deficiency])
+    return np.linalg.norm(
+        lab(matrix @ linear_rgb(one)) - lab(matrix @ linear_rgb(other))
+    )
+
+
+def contrast(one, other):
+    """Contrast ratio of WCAG 2."""
+    light, dark = sorted(
+        (TO_XYZ[1] @ linear_rgb(c) for c in (one, other)), reverse=True
+    )
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_the_measure_of_difference_is_that_of_the_books():
+    assert lab(linear_rgb("#ff0000")) == pytest.approx([53.24, 80.09, 67.20], abs=0.05)
+    assert difference("#000000", "#ffffff", "usual") == pytest.approx(100, abs=0.01)
+    assert difference("#ff0000", "#00ff00", "usual") == pytest.approx(170.6, abs=0.1)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+
+
+@pytest.mark.parametrize("deficiency", DEFICIENCIES)
+@pytest.mark.parametrize("theme", THEMES)
+def test_series_are_told_apart_by_every_reader(theme, deficiency):
+    palette, _ = THEMES[theme]
+    near = {
+        pair: round(float(d), 1)
+        for pair in combinations(SERIES, 2)
+        if (d := difference(*(palette[name] for name in pair), deficiency)) < APART
+    }
+    assert near == {}
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_lines_and_words_stand_out_from_their_ground(theme):
+    palette, ground = THEMES[theme]
+    for name in (*SERIES, "ink", "muted"):
+        assert contrast(palette[name], ground) >= 4.5, name
+
+
+def figures():
+    for name in page_names():
+        page = BeautifulSoup((HTML / name).read_text(encoding="utf-8"), "html.parser")
+        for picture in page.select("img.only-light[src$='.svg']"):
+            yield pytest.param(
+                (HTML / name).parent / picture["src"],
+                id=f"{name}-{picture['alt'][:30]}",
+            )
+
+
+@pytest.mark.parametrize("file", [*figures()])
+def test_letters_of_a_figure_can_be_read_on_a_phone(file):
+    """Letters are outlines: the smallest scale at which glyphs are placed, shrunk as the column shrinks it."""
+    text = file.read_text(encoding="utf-8")
+    width = float(re.search(r'<svg[^>]*?\swidth="([\d.]+)pt"', text)[1]) * 4 / 3
+    scales = [float(s) for s in re.findall(r"scale\((0\.\d+) -0\.\d+\)", text)]
+    # Outlines of glyphs are 100 units high at a scale of a hundredth of the size in points.
+    sizes = [100 * scale * 4 / 3 for scale in scales]
+    assert sizes
+    assert min(sizes) * min(1, COLUMN_PX / width) >= SMALLEST_PX

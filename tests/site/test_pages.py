@@ -1,0 +1,209 @@
+"""Every page in a browser: readers of all kinds, no other host, little weight, nothing moves."""
+
+import json
+from dataclasses import dataclass, field
+from functools import cache
+from urllib.parse import urlsplit
+
+import pytest
+from axe_playwright_python.base import AXE_SCRIPT
+
+from tests.site.conftest import page_names
+
+DESKTOP, PHONE = (1280, 800), (390, 844)
+# The page at the root only leads to the first one.
+PAGES = [name for name in page_names() if name != "index.html"]
+LANDING = "chapters/index.html"
+# As Lighthouse's mobile profile: slow 4G and a processor a quarter as fast.
+SLOW_4G = {
+    "offline": False,
+    "latency": 150,
+    "downloadThroughput": 1.6e6 / 8,
+    "uploadThroughput": 750e3 / 8,
+}
+SLOWER_CPU = 4
+
+WATCH_SHIFTS = """
+window.shifts = [];
+new PerformanceObserver(list => window.shifts.push(
+  ...list.getEntries().filter(entry => !entry.hadRecentInput).map(entry => [
+    entry.value, entry.sources.map(source => source.node?.parentElement?.className ?? "").join(", ")])
+)).observe({type: "layout-shift", buffered: true});
+"""
+TYPESET = "() => window.MathJax?.startup?.promise.then(() => null)"
+# Axe reads one of each kind of coloured word and formula: thousands of them look alike.
+THIN_OUT = """() => {
+  const seen = new Set();
+  for (const part of document.querySelectorAll("pre span, mjx-container")) {
+    const box = part.closest(".admonition, .proof, table, summary, figure");
+    const kind = [part.localName, part.className, part.getAttribute("display"), box?.className].join("|");
+    if (!seen.has(kind)) seen.add(kind);
+    else if (part.localName === "mjx-container") part.replaceWith("x");
+    else part.replaceWith(...part.childNodes);
+  }
+  for (const row of document.querySelectorAll("tbody tr:nth-child(n + 12)")) row.remove();
+  document.body.normalize();
+}"""
+FASTEN = "* { transition: none !important; animation: none !important; }"
+# What shows whether a text can be read against its ground; one element of each combination is tried.
+LOOKS = """() => {
+  const look = element => {
+    const {color, fontSize, fontWeight, opacity, textDecorationLine} = getComputedStyle(element);
+    const grounds = [];
+    for (let e = element; e; e = e.parentElement) {
+      const style = getComputedStyle(e);
+      grounds.push(style.backgroundColor, style.backgroundImage, style.opacity);
+    }
+    const seen = grounds.filter(g => !["rgba(0, 0, 0, 0)", "none", "1"].includes(g));
+    const isLink = element.localName === "a";
+    return [color, fontSize, fontWeight, opacity, textDecorationLine, isLink, ...seen].join();
+  };
+  const kinds = new Map();
+  for (const element of document.querySelectorAll("body *")) {
+    const speaks = [...element.childNodes].some(n => n.nodeType === 3 && n.data.trim());
+    if (speaks && element.checkVisibility() && !kinds.has(look(element))) kinds.set(look(element), element);
+  }
+  return [...kinds.values()];
+}"""
+WITHOUT_COLOURS = {"rules": {"color-contrast": {"enabled": False}}}
+COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
+
+
+@dataclass
+class Visit:
+    """What was seen of one page at one width."""
+
+    shift: float
+    shifts: list
+    hosts: set
+    weight: int
+    wider_than_screen: int
+    faults: list = field(default_factory=list)
+    violations: list = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def visited(browser, address):
+    """Visit a page at a width, once."""
+
+    @cache
+    def visit(name, size):
+        context = browser.new_context(
+            viewport=dict(zip(("width", "height"), size, strict=True)),
+            is_mobile=size == PHONE,
+            has_touch=size == PHONE,
+            color_scheme="light",
+        )
+        context.add_init_script(WATCH_SHIFTS)
+        page, asked, weights, faults = context.new_page(), set(), [], []
+        page.on("request", lambda request: asked.add(urlsplit(request.url)))
+        page.on("requestfinished", lambda r: weights.append(r.sizes()))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on(
+            "console", lambda said: said.type == "error" and faults.append(said.text)
+        )
+        page.goto(address + name)
+        page.evaluate(TYPESET)
+        page.wait_for_timeout(100)
+        shifts = page.evaluate("window.shifts")
+        seen = Visit(
+            shift=sum(value for value, _ in shifts),
+            shifts=shifts,
+            hosts={url.netloc for url in asked if url.scheme not in ("data", "blob")},
+            weight=sum(size["responseBodySize"] for size in weights),
+            wider_than_screen=page.evaluate(
+                "document.documentElement.scrollWidth - innerWidth"
+            ),
+            faults=[*faults],  # axe, which asks for styles again, has no part in them
+        )
+        seen.violations = [*violations(page, WITHOUT_COLOURS)]
+        for theme in ("light", "dark"):
+            seen.violations += violations(page, COLOURS, theme)
+        context.close()
+        return seen
+
+    return visit
+
+
+def violations(page, options, theme=None):
+    """Ask axe, about the whole page or about the colours of a theme."""
+    if theme:
+        page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
+        page.evaluate("theme => document.documentElement.dataset.mode = theme", theme)
+    else:
+        page.add_style_tag(content=FASTEN)
+        page.evaluate(THIN_OUT)
+        page.evaluate(f"() => {{ {AXE_SCRIPT} }}")
+    about = f"{{include: ({LOOKS})()}}" if theme else "document"
+    options = json.dumps(options | {"resultTypes": ["violations"]})
+    found = page.evaluate(f"() => axe.run({about}, {options})")["violations"]
+    return [
+        f"{fault['impact']}: {fault['id']} ({theme}): {node['html'][:150]}"
+        for fault in found
+        for node in fault["nodes"]
+    ]
+
+
+@pytest.fixture(params=(DESKTOP, PHONE), ids=("desktop", "phone"), scope="module")
+def size(request):
+    return request.param
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_nothing(visited, name, size):
+    assert visited(name, size).violations == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_holds_still_while_it_loads(visited, name, size):
+    seen = visited(name, size)
+    assert seen.shift < 0.02, seen.shifts
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_asks_only_its_own_host(visited, name, size, address):
+    assert visited(name, size).hosts == {urlsplit(address).netloc}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_reports_no_error(visited, name, size):
+    assert visited(name, size).faults == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_the_screen(visited, name, size):
+    assert visited(name, size).wider_than_screen <= 0
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_light(visited, name, size):
+    assert visited(name, size).weight < (800e3 if name == LANDING else 3e6)
+
+
+def test_the_first_page_shows_soon_on_a_slow_phone(browser, address):
+    """The best of three: other work on this machine only makes it later."""
+    times = []
+    for _ in range(3):
+        context = browser.new_context(
+            viewport={"width": PHONE[0], "height": PHONE[1]},
+            is_mobile=True,
+            device_scale_factor=2,
+        )
+        page = context.new_page()
+        session = context.new_cdp_session(page)
+        session.send("Network.enable")
+        session.send("Network.emulateNetworkConditions", SLOW_4G)
+        session.send("Emulation.setCPUThrottlingRate", {"rate": SLOWER_CPU})
+        page.goto(address + LANDING)
+        times += page.evaluate(
+            "performance.getEntriesByName('first-contentful-paint').map(e => e.startTime)"
+        )
+        context.close()
+    assert min(times) < 1500, times
+
+
+def test_the_page_at_the_root_leads_to_the_first(browser, address):
+    page = browser.new_page()
+    page.goto(address)
+    page.wait_for_url(f"**/{LANDING}")
+    page.close()

@@ -1,0 +1,115 @@
+"""Search finds what a reader would type: the page that should come is among the first three."""
+
+import pytest
+
+# What a reader types, and where the answer is: a chapter, a page of the back matter, or a term of the glossary.
+EXPECTED = {
+    "A/B test": "glossary",
+    "alpha": "linucb",
+    "AUC": "glossary",
+    "Bayesian": "glossary",
+    "bootstrap": "practice",
+    "calibration": "static-recommender",
+    "canary": "glossary",
+    "catastrophic forgetting": "neural-bandits",
+    "circuit breaker": "production",
+    "click-through rate": "static-recommender",
+    "cold start": "static-recommender",
+    "concept drift": "glossary",
+    "contextual bandit": "linucb",
+    "counterfactual": "glossary",
+    "crash": "production",
+    "CTR": "static-recommender",
+    "discount": "linucb",
+    "disjoint": "linucb",
+    "doubly robust": "production",
+    "drift": "linucb",
+    "dropout": "practice",
+    "e-greedy": "linucb",
+    "effective sample size": "glossary",
+    "embedding": "neural-bandits",
+    "ensemble": "practice",
+    "epsilon-greedy": "linucb",
+    "exploration": "glossary",
+    "explore exploit": "linucb",
+    "exploration exploitation tradeoff": "glossary",
+    "Faiss": "practice",
+    "fallback": "production",
+    "feedback loop": "static-recommender",
+    "guardrail": "production",
+    "hybrid": "practice",
+    "hyperparameter": "glossary",
+    "importance weight": "production",
+    "inverse propensity": "production",
+    "IPS": "production",
+    "LinUCB": "linucb",
+    "log-loss": "static-recommender",
+    "logging policy": "production",
+    "monitoring": "production",
+    "multi-armed bandit": "glossary",
+    "Netflix": "production",
+    "neural network": "neural-bandits",
+    "neural-linear": "neural-bandits",
+    "NeuralUCB": "neural-bandits",
+    "non-stationary": "glossary",
+    "notation": "notation",
+    "off-policy evaluation": "production",
+    "one-hot": "linucb",
+    "OPE": "glossary",
+    "optimism": "linucb",
+    "overfitting": "practice",
+    "position bias": "production",
+    "posterior": "linucb",
+    "propensity": "production",
+    "regret": "linucb",
+    "replay": "neural-bandits",
+    "retraining": "production",
+    "ridge": "linucb",
+    "ridge regression": "linucb",
+    "rollout": "production",
+    "seed": "experiments",
+    "Sherman-Morrison": "linucb",
+    "shock": "static-recommender",
+    "sliding window": "linucb",
+    "snapshot": "production",
+    "Thompson sampling": "practice",
+    "two-stage retrieval": "practice",
+    "UCB": "glossary",
+    "upper confidence bound": "linucb",
+    "Vowpal Wabbit": "production",
+}
+# The pages of the results, best first, by the function that fills the page of results.
+FOUND = """query => Search._performSearch(...Search._parseQuery(query)).reverse().map(result => result[0])"""
+FIRST = 3
+
+
+@pytest.fixture(scope="module")
+def found(browser, address):
+    """For each of the words, the first pages that search names."""
+    page = browser.new_page()
+    page.goto(f"{address}search.html")
+    page.wait_for_function("Search.hasIndex()")
+    results = {words: page.evaluate(FOUND, words)[:FIRST] for words in EXPECTED}
+    page.close()
+    return results
+
+
+@pytest.mark.parametrize("words", EXPECTED)
+def test_search_finds_the_page(found, words):
+    assert f"chapters/{EXPECTED[words]}" in found[words]
+
+
+def test_what_is_shown_is_what_was_found(browser, address, found):
+    """The page of results itself, once: the first result is the first link."""
+    page = browser.new_page()
+    page.goto(f"{address}search.html?q=Thompson+sampling")
+    first = page.wait_for_selector("#search-results li a").get_attribute("href")
+    assert found["Thompson sampling"][0] in first
+    page.close()
+
+
+def test_search_says_when_there_is_nothing(browser, address):
+    page = browser.new_page()
+    page.goto(f"{address}search.html?q=xylophone")
+    page.wait_for_selector("text=did not match any documents")
+    page.close()
