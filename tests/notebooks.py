@@ -1,9 +1,10 @@
-"""Every chapter's notebook, with the outputs of the built book, against a fresh run by nbval.
+"""Every chapter's notebook, as a reader takes it along, against the outputs of the built book.
 
-Run as ``python -m tests.notebooks`` after the book is built. One execution serves both: the outputs
-that the book shows, taken from its execution cache, are the reference for the fresh run. The fresh runs
-go side by side, as the book's do. The pair ``chapters/NAME.ipynb`` of each ``chapters/NAME.md`` is
-written on the way.
+Run as ``python -m tests.notebooks`` after the book is built. The notebooks that the book offers for
+download run afresh by nbval, side by side, each in a folder of its own outside the repository, with the
+library installed from the book's wheel. The outputs that the book shows, taken from its execution cache,
+are the reference; so one run proves that the book is what its code prints, and that a notebook needs
+nothing but the wheel. The pair ``chapters/NAME.ipynb`` of each ``chapters/NAME.md`` is written on the way.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import jupytext
@@ -25,8 +28,12 @@ sys.path.insert(0, str(ROOT / "_ext"))
 
 from fresh_execution import cache_folder  # noqa: E402  (the extensions are no package)
 from parallel_execution import AT_ONCE, ONE_THREAD  # noqa: E402
+from takeaway import WHEEL, download  # noqa: E402
 
+HTML = ROOT / "_build" / "html"
 TIMEOUT_S = 900
+# The last cell of each run, whose reference is the installed wheel.
+WHERE = "import zoolib\nprint(zoolib.__file__)"
 
 
 def chapters(root: Path = ROOT, numbered: bool = False) -> list[Path]:
@@ -34,7 +41,8 @@ def chapters(root: Path = ROOT, numbered: bool = False) -> list[Path]:
     toc = yaml.safe_load((root / "_toc.yml").read_text())
     parts = [part for part in toc["parts"] if part.get("numbered") or not numbered]
     entries = [entry["file"] for part in parts for entry in part["chapters"]]
-    pages = [root / f"{name}.md" for name in (toc["root"], *entries)]
+    front = [] if numbered else [toc["root"]]
+    pages = [root / f"{name}.md" for name in front + entries]
     return [page for page in pages if "{code-cell}" in page.read_text()]
 
 
@@ -49,6 +57,48 @@ def with_outputs(page: Path) -> Path:
     return target
 
 
+def install(wheel: Path, folder: Path) -> Path:
+    """Install a wheel into a folder of its own, which is to come first on the path."""
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]
+    target = ["--no-deps", "--no-index", f"--target={folder}", str(wheel)]
+    subprocess.run([*pip, *target], check=True)
+    return folder
+
+
+def taken_along(offered: Path, executed: Path, folder: Path, library: Path) -> Path:
+    """Write a notebook that the book offers, with the outputs of an executed one, into a folder.
+
+    One cell is added: it prints where the library came from, which must be `library`.
+    """
+    notebook = nbformat.read(offered, as_version=4)
+    cells, shown = (
+        [cell for cell in one.cells if cell.cell_type == "code"]
+        for one in (notebook, nbformat.read(executed, as_version=4))
+    )
+    if [cell.source for cell in cells] != [cell.source for cell in shown]:
+        raise ValueError(
+            f"{offered.name} must hold the code of the book: build it anew"
+        )
+    for cell, reference in zip(cells, shown, strict=True):
+        cell.update(
+            outputs=reference.outputs, execution_count=reference.execution_count
+        )
+    where = nbformat.v4.new_code_cell(WHERE, execution_count=len(cells) + 1)
+    printed = f"{library / 'zoolib' / '__init__.py'}\n"
+    where.outputs = [nbformat.v4.new_output("stream", name="stdout", text=printed)]
+    notebook.cells.append(where)
+    folder.mkdir()
+    nbformat.write(notebook, folder / offered.name)
+    return folder / offered.name
+
+
 def unproven_cells(notebook: Path) -> list[int]:
     """List code cells that never ran: nbval would pass them without looking."""
     cells = [
@@ -61,8 +111,13 @@ def unproven_cells(notebook: Path) -> list[int]:
     )
 
 
-def check(notebook: Path, timeout_s: int = TIMEOUT_S) -> int:
-    """Run a notebook afresh, compare every output, and say so; return 0 if all agree."""
+def check(
+    notebook: Path, timeout_s: int = TIMEOUT_S, library: Path | None = None
+) -> int:
+    """Run a notebook afresh in its folder, compare every output, and say so; return 0 if all agree.
+
+    With `library`, a folder, the notebook imports what is installed there before anything else.
+    """
     if unproven := unproven_cells(notebook):
         print(f"{notebook.name}: cells {unproven} have no stored run to compare with")
         return 1
@@ -83,9 +138,11 @@ def check(notebook: Path, timeout_s: int = TIMEOUT_S) -> int:
         f"--rootdir={notebook.parent}",
         *options,
     ]
+    path = {"PYTHONPATH": str(library)} if library else {}
     result = subprocess.run(
         [*command, str(notebook)],
-        env=os.environ | ONE_THREAD | {"TQDM_DISABLE": "1"},
+        cwd=notebook.parent,
+        env=os.environ | ONE_THREAD | path | {"TQDM_DISABLE": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -95,19 +152,33 @@ def check(notebook: Path, timeout_s: int = TIMEOUT_S) -> int:
     return result.returncode
 
 
-def check_all(notebooks: Iterable[Path]) -> int:
+def check_all(notebooks: Iterable[Path], library: Path | None = None) -> int:
     """Check notebooks side by side; return 0 if all hold."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        codes = list(pool.map(check, notebooks))  # all of them, whichever fails
+        codes = list(
+            pool.map(partial(check, library=library), notebooks)
+        )  # whichever fails
     return int(any(codes))
 
 
-def main() -> int:
-    """Check every chapter; return 0 if all hold."""
-    pages = chapters()
+def main(names: list[str]) -> int:
+    """Check the chapters of these names, or every chapter; return 0 if all hold."""
+    pages = [page for page in chapters() if not names or page.stem in names]
     assert pages, "no chapter found: nothing would be checked"
-    return check_all([with_outputs(page) for page in pages])
+    with tempfile.TemporaryDirectory() as folder:
+        outside = Path(folder).resolve()
+        library = install(HTML / "_downloads" / WHEEL, outside / "library")
+        notebooks = [
+            taken_along(
+                HTML / download(page.relative_to(ROOT).with_suffix("").as_posix()),
+                with_outputs(page),
+                outside / page.stem,
+                library,
+            )
+            for page in pages
+        ]
+        return check_all(notebooks, library)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
