@@ -1,0 +1,71 @@
+"""What a link to a page shows elsewhere."""
+
+import struct
+from collections import Counter
+
+import pytest
+from previews import HEIGHT, WIDTH, draw
+
+from tests.test_built_book import HTML, NAMES, build, build_again, lay_out, soup
+
+PAGES = [
+    name for name in NAMES if name.startswith("chapters/") or name == "genindex.html"
+]
+
+
+def head(name):
+    tags = soup(HTML / name).head.find_all("meta")
+    return {tag.get("property") or tag.get("name"): tag.get("content") for tag in tags}
+
+
+def size(picture):
+    """Width and height, from the header of a PNG file."""
+    return struct.unpack(">II", picture.read_bytes()[16:24])
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_has_a_title_a_description_and_a_picture(name):
+    tags = head(name)
+    assert 25 < len(tags["description"]) < 160  # what search engines show
+    assert tags["og:description"] == tags["description"]
+    assert tags["og:title"] in soup(HTML / name).title.text
+    assert "The Adaptive Recommender" in soup(HTML / name).title.text
+    picture = (HTML / name).parent / tags["og:image"]
+    assert size(picture) == (WIDTH, HEIGHT)
+
+
+def test_no_two_pages_look_the_same():
+    for key in ("og:title", "description", "og:image"):
+        found = Counter(head(name)[key] for name in PAGES)
+        assert found.most_common(1)[0][1] == 1, found.most_common(1)
+
+
+def test_words_that_do_not_fit_on_a_line_are_wrapped(tmp_path):
+    draw(tmp_path / "long.png", "A book", "A title " * 6, "A description " * 10)
+    draw(tmp_path / "other.png", "A book", "A title", "A description")
+    assert size(tmp_path / "long.png") == (WIDTH, HEIGHT)
+    assert (tmp_path / "long.png").read_bytes() != (tmp_path / "other.png").read_bytes()
+
+
+def test_a_published_book_names_its_whole_address(tmp_path, monkeypatch):
+    monkeypatch.setenv("BOOK_URL", "https://example.org/book")
+    status, output = build(tmp_path, "Words.")
+    assert status == 0, output
+    html = soup(tmp_path / "_build/html/chapters/index.html")
+    address = "https://example.org/book/"
+    assert html.find("link", rel="canonical")["href"] == f"{address}chapters/index.html"
+    tags = {
+        tag.get("property"): tag["content"]
+        for tag in html.find_all("meta", property=True)
+    }
+    assert tags["og:url"] == f"{address}chapters/index.html"
+    assert tags["og:image"] == f"{address}_images/previews/chapters-index.png"
+
+
+def test_a_page_without_a_description_breaks_the_build(tmp_path):
+    lay_out(tmp_path, "Words.")
+    page = tmp_path / "chapters/index.md"
+    page.write_text(page.read_text().replace("description: A page of a test.\n", ""))
+    status, output = build_again(tmp_path)
+    assert status != 0
+    assert "a page needs a line `description:` at its head" in output
