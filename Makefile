@@ -1,23 +1,25 @@
 # make book   build the book (sets up everything on first use)
 # make test   prove that everything holds
+# make pdf    print the whole book (needs Chromium or Chrome)
 # make lab    read and run the chapters in JupyterLab
 # make bench  measure speed beside plain forms, other libraries and the machine (a quarter of an hour)
 # Another interpreter: make book PYTHON=/path/to/python3.12
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book test lab bench sweeps lock clean
+.PHONY: help book pdf test lab bench sweeps lock clean
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 READY := .venv/ready
 LAB_READY := .venv/lab-ready
+SITE_READY := .venv/site-ready
 PEERS_READY := .venv-peers/peers.json
 HTML := _build/html/index.html
 # Passed on to JupyterLab, for example LAB_OPTIONS=--no-browser
 LAB_OPTIONS ?=
-# Where `make bench` writes. The page of the book shows chapters/recorded/benchmarks.json.
+# Where `make bench` writes. The page of the book shows zoolib/records/benchmarks.json.
 BENCH ?= _build/benchmarks.json
 
 # No progress bars in pages and logs; kernels find the library and one another in the environment.
@@ -41,6 +43,12 @@ $(READY): requirements.txt
 		|| { echo "pip could not install zoolib itself (details: .venv/pip.log)" >&2; exit 1; }
 	@touch $@
 
+$(SITE_READY): $(READY) requirements-site.txt
+	@echo "adding what looks at the built pages to .venv (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -r requirements-site.txt >.venv/pip.log 2>&1 \
+		|| { echo "pip could not install the checks of the pages: check the network and run make again (details: .venv/pip.log)" >&2; exit 1; }
+	@touch $@
+
 # Chapters open as notebooks: the setting is the environment's own and leaves the user's alone.
 $(LAB_READY): $(READY) requirements-lab.txt
 	@echo "adding JupyterLab to .venv (once)"
@@ -56,7 +64,11 @@ book: $(READY)
 	@$(BIN)/jupyter-book build . --all -W -n --keep-going
 	@echo "The book is built: open $(HTML)"
 
-test: $(READY)
+# The browser is found on the path, or named: make pdf CHROMIUM=/path/to/chromium
+pdf: book
+	@PYTHONPATH=_ext $(BIN)/python -m printing
+
+test: $(SITE_READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(MAKE) --no-print-directory book
 	@$(BIN)/python -m pytest -q tests zoolib -n 2 --dist loadfile --cov --ignore=tests/speed
@@ -79,13 +91,13 @@ bench: $(PEERS_READY)
 SWEPT := linucb neural-bandits practice
 sweeps: $(READY)
 	@for chapter in $(SWEPT); do \
-		$(BIN)/jupytext --to py:percent -o - chapters/$$chapter.md | (cd chapters && MPLBACKEND=agg TQDM_DISABLE= ../$(BIN)/python -) || exit 1; \
+		$(BIN)/jupytext --to py:percent -o - chapters/$$chapter.md | MPLBACKEND=agg TQDM_DISABLE= $(BIN)/python - || exit 1; \
 	done
 
 # The lock for all platforms and Pythons; needs uv.
 lock:
 	uv pip compile pyproject.toml --extra book --extra test --universal --python-version 3.11 --no-annotate --no-header -q -o requirements.txt
-	uv pip compile pyproject.toml --extra lab -c requirements.txt --universal --python-version 3.11 --no-annotate --no-header -q -o requirements-lab.txt
+	for extra in lab site; do uv pip compile pyproject.toml --extra $$extra -c requirements.txt --universal --python-version 3.11 --no-annotate --no-header -q -o requirements-$$extra.txt; done
 
 clean:
 	rm -rf _build .pytest_cache .ruff_cache .hypothesis .coverage
