@@ -354,7 +354,7 @@ def test_slips_with_many_looks_are_named(independent, simulated, promised, words
 @pytest.fixture(scope="module")
 def kept(chapter):
     """The book's function."""
-    return defined("ex-private", chapter)["value_with_noise"]
+    return defined("ex-private", chapter)["lead_left"]
 
 
 def test_the_books_noise_is_right(kept):

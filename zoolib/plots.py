@@ -200,7 +200,7 @@ def flow_chart(
     """
     for name, (x, y, color) in boxes.items():
         frame = {"boxstyle": "round,pad=0.4", "fc": "none", "ec": LIGHT[color]}
-        ax.text(x, y, name, ha="center", va="center", fontsize=9, bbox=frame)
+        ax.text(x, y, name, ha="center", va="center", fontsize=10, bbox=frame)
     drawn = {text.get_text(): text for text in ax.texts}
     for start, end, label in arrows:
         if not {start, end} <= boxes.keys():
@@ -220,7 +220,12 @@ def flow_chart(
         )
         shift = (0, 0.05) if level else (0.08, 0)
         ax.text(
-            x + shift[0], y + shift[1], label, fontsize=8, color=LIGHT["muted"], **aside
+            x + shift[0],
+            y + shift[1],
+            label,
+            fontsize=10,
+            color=LIGHT["muted"],
+            **aside,
         )
     places = np.array([place[:2] for place in boxes.values()])
     low, high = places.min(axis=0) - 0.6, places.max(axis=0) + 0.6

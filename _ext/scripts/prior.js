@@ -40,7 +40,7 @@ Interactive.register("prior", (root, data) => {
   const plot = Interactive.plot(root, {
     label: "Prediction and score of a new product against the visits that saw it.",
     height: 320,
-    x: { label: "visits that were shown the newcomer", domain: [0, 80] },
+    x: { label: "visits of this persona that saw the newcomer", domain: [0, 80] },
     y: { label: "clicks a visit", domain: [0, 1.2] },
   });
   Interactive.legend(root, [

@@ -36,7 +36,7 @@ Interactive.register("shock", (root, { categories, shocks }) => {
   const tastes = Interactive.plot(root, {
     label: "Click probability of each category, before and now.",
     height: 240,
-    x: { label: "click probability", domain: [0, 1] },
+    x: { label: "click probability; bars: part of the persona", domain: [0, 1] },
     y: { domain: [categories.length - 0.5, -0.5], ticks: categories.map((_, i) => i), format: (i) => categories[i] },
   });
   Interactive.legend(root, [

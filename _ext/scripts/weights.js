@@ -72,9 +72,9 @@ Interactive.register("weights", (root, data) => {
   const kinds = Weights.read(data);
   const teams = data.policies.slice(1);
   const row = Interactive.controls(root);
-  const team = Interactive.choice(row, { label: "Target", options: teams, onInput: draw });
+  const team = Interactive.choice(row, { label: "Team", options: teams, onInput: draw });
   const part = Interactive.slider(row, {
-    label: "Visits given to the target", min: 0, max: 1, step: 0.05, value: 0.2,
+    label: "Visits given to the team", min: 0, max: 1, step: 0.05, value: 0.2,
     format: (value) => `${number(100 * value, 0)} %`, onInput: draw,
   });
   const clip = Interactive.slider(row, {

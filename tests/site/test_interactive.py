@@ -313,7 +313,7 @@ def test_a_click_probability_that_is_said_is_the_one_of_the_context(pages):
 
 def test_clipping_moves_one_estimate_and_the_target_all(pages):
     page = pages("weights")
-    move(page, "Visits given to the target", 1)
+    move(page, "Visits given to the team", 1)
     move(page, "Clipping bound c", 17)
     before = page.marks("blue"), page.marks("orange")
     said = page.summary()
@@ -321,7 +321,7 @@ def test_clipping_moves_one_estimate_and_the_target_all(pages):
     assert page.marks("blue") == before[0]
     assert page.marks("orange")[0][0] < before[1][0][0] - 50
     assert "Missed by: clipped IPS." in page.summary()
-    move(page, "Visits given to the target", 0.5)
+    move(page, "Visits given to the team", 0.5)
     assert all(
         now != then for now, then in zip(page.marks("blue"), before[0], strict=True)
     )

@@ -133,7 +133,8 @@ def _agree(numbers: NDArray, right: NDArray, within: ArrayLike) -> NDArray[np.bo
 
 def as_numbers(found: ArrayLike | Estimate, hint: str) -> NDArray[np.float64]:
     """Return the reader's numbers as an array, or say the hint; raise as `expect_close` does."""
-    if unanswered(found):
+    parts = found if isinstance(found, list | tuple) else [found]
+    if any(map(unanswered, parts)):
         raise UnansweredError
     if isinstance(found, Estimate):
         found = found.mean

@@ -180,7 +180,10 @@ def peeking(alarms: Function, careful: ArrayLike, curious: ArrayLike) -> None:
     looks = (200, 600, 1_000)
     rings = np.array([[_rings(alarms, seed, [n]) for n in looks] for seed in range(40)])
     at_any = np.array([_rings(alarms, seed, looks) for seed in range(40)])
-    hint = "Who looks at several times stops if one of the looks rings, on the same visits."
+    hint = (
+        "Who looks at several times stops if one of the looks rings. Does a seed always give the same 1,000 "
+        "visits a side, also where the looks end earlier?"
+    )
     expect(np.array_equal(at_any, rings.any(axis=1)), hint)
     hint = "Some rollouts must ring and most not; another seed is another rollout."
     expect(bool(rings.any() and rings.mean() < 0.3), hint)
@@ -249,6 +252,8 @@ def again(independent: ArrayLike, simulated: ArrayLike, promised: ArrayLike) -> 
     hint = "φ N / 10,000 alarms are expected in N visits, and no more shops than that ring."
     mistakes = {
         "The visits of the reference are not judged.": 0.3,
+        "The equation does not suppose independent windows: expectations add up.": 1
+        - (1 - 0.005) ** 50,
         "That is the level of one window.": 0.1 * 500 / 10_000,
     }
     expect_close(promised, 0.1 * 25_000 / 10_000, hint, mistakes=mistakes)

@@ -55,6 +55,7 @@ def window(favourite: Mapping[str, str], share: float) -> None:
     """
     world = _split(42)[0]
     table = pd.DataFrame(world.click_table, list(world.personas), world.categories)
+    expect(hasattr(favourite, "keys"), "A dictionary or a series by persona is wanted.")
     chosen = dict(favourite)
     expect(
         set(chosen) == set(table.index),
@@ -99,6 +100,7 @@ def floor_by_hand(floor: float, values: ArrayLike) -> None:
         floor,
         stats.entropy(coins).mean(),
         "Average the entropy of a coin over the twenty cells.",
+        within=5e-4,
         mistakes={
             "That is in bits: take natural logarithms.": (
                 stats.entropy(coins, base=2).mean()
@@ -119,6 +121,7 @@ def floor_by_hand(floor: float, values: ArrayLike) -> None:
         right,
         "Rows are personas and columns categories. Random averages all cells; a single product has one "
         "column for all personas; the oracle has the best of each row.",
+        within=5e-4,
         mistakes={
             "One row for each state of the world is wanted: transpose.": right.T,
             "The second shock comes after the first.": [
@@ -200,7 +203,8 @@ def constant(loss: float, auc: float, value: float) -> None:
     expect_close(
         value,
         pairs.mean(),
-        "The prediction is the same for all products, so any of them may be shown.",
+        "The prediction is the same for all products, and any of them may be shown: take the mean over the "
+        "draw, not one draw.",
         mistakes={
             "argmax takes the first of equals: break the tie at random.": (
                 pairs[:, 0].mean()
@@ -309,8 +313,8 @@ def floor_exploration(
     toys: Mapping[str, ArrayLike],
 ) -> None:
     """a function of a world and the product for each of its users that returns the cost in
-    clicks a visit; the twenty logs with randomness; the models retrained on them; and for each persona the
-    share of its users whom these models show a dog toy, one number a world.
+    clicks a visit; the twenty logs with randomness; the models retrained on them; and a dictionary with, for
+    each persona, the share of its users whom these models show a dog toy, one number a world.
     """
     expect_callable(cost, "It takes a world and the product that each user is shown.")
     _judge_cost(cost)
@@ -375,6 +379,7 @@ def _judge_toys(models: MLPRecommender, toys: Mapping[str, ArrayLike]) -> None:
     shown = models.predict_all().argmax(axis=-1)
     expect(shown.shape == (N_WORLDS, 1000), "Retrain the twenty models together.")
     worlds = [ZooplusSimulator(seed=seed) for seed in range(N_WORLDS)]
+    expect(hasattr(toys, "keys"), "A dictionary by persona is wanted.")
     expect(
         set(toys) == set(worlds[0].personas),
         f"One entry for each persona is wanted: {', '.join(worlds[0].personas)}.",
