@@ -126,7 +126,6 @@ def empty_function(n, p): ...
 @pytest.mark.parametrize(
     "answers",
     [(), (None,), (...,), (EmptyClass,), (EmptyAgent,), (empty_function,)],
-    ids=str,
 )
 def test_a_stub_is_not_answered_yet(a_number, answers):
     line = "ex-seven: not answered yet. Hand over a number."
@@ -159,7 +158,6 @@ def identity_function(n):
         constant_function,
         str.join,
     ],
-    ids=str,
 )
 def test_other_values_are_answers(value):
     assert not unanswered(value)

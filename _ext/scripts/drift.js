@@ -21,7 +21,8 @@ const Drift = (() => {
   return { cells, widthLeft, error };
 })();
 
-Interactive.register("drift", (root, { personas, categories, truth, looks }) => {
+Interactive.register("drift", (root, { personas: names, categories, truth, looks }) => {
+  const personas = names.map((name) => name.replaceAll("_", " "));
   const { number } = Interactive;
   const colors = ["blue", "orange", "green", "purple"];
   const shapes = ["circle", "square", "diamond", "triangle", "bar"];

@@ -105,9 +105,12 @@ Interactive.register("weights", (root, data) => {
     const found = Weights.estimates(rows, clip.value);
     const truth = (1 - part.value) * data.truth[0] + part.value * data.truth[team.value + 1];
     bars.draw((pen) => {
+      let last = -Infinity;
       for (const [weight, count] of Weights.histogram(rows)) {
         pen.tile([weight - 0.2, weight + 0.2], [0, count], { opacity: 0.8 });
-        pen.text(weight, count, number(count), { anchor: "middle", dy: -5 });
+        // Two numbers side by side need some room; the second goes above the first.
+        pen.text(weight, count, number(count), { anchor: "middle", dy: weight - last < 1.8 ? -18 : -5 });
+        last = weight;
       }
       pen.line([[clip.value, 0], [clip.value, 2000]], { color: "orange", dash: "6 4" });
       pen.text(clip.value, 1850, "clip", { dx: 5, color: "orange" });
