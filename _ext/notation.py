@@ -314,7 +314,6 @@ def _table(rows: list[nodes.row]) -> nodes.table:
         "", *(nodes.entry("", nodes.paragraph("", text)) for text in heads)
     )
     columns = [nodes.colspec(colwidth=width) for width in (20, 44, 36)[: len(heads)]]
-    columns[0]["stub"] = 1
     group = nodes.tgroup(
         "", *columns, nodes.thead("", head), nodes.tbody("", *rows), cols=len(heads)
     )

@@ -293,6 +293,7 @@ def test_the_books_chances_are_right(chapter):
         (lambda size: size / 5_000, until, "a random place"),
         (on_list, lambda size: until(size) - 1, "counts, too"),
         (on_list, lambda size: 200 / size, "geometric"),
+        (on_list, lambda size: round(until(size)), "need not be whole"),
     ],
 )
 def test_slips_with_chances_are_named(chance, visitors, words):

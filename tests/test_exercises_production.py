@@ -296,7 +296,7 @@ def test_the_books_operators_are_right(alarms):
             lambda rings, seed, looks: rings(seed + len(looks), looks),
             9,
             38,
-            "same visits",
+            "give the same 1,000",
         ),
         (lambda rings, seed, looks: rings(seed, looks[-1:]), 9, 38, "one of the looks"),
         (lambda rings, seed, looks: False, 9, 38, "Some rollouts must ring"),

@@ -106,7 +106,7 @@ Text of the card.
 ::::
 
 ```{image} picture.svg
-:alt: A picture
+:alt: A picture of a small square
 ```
 
 ```python
@@ -234,7 +234,7 @@ def made(book):
         "> **Note**\n>\n> A remark with `code`.",
         "**Folded**\n\nInside.",
         "**A card**\n\nText of the card.",
-        "![A picture](attachment:picture.svg)",
+        "![A picture of a small square](attachment:picture.svg)",
         '```python\nlisting = "{role}`x`"  # :::\n```',
         "### Exercise 1 (Add *up*)\n\nAdd two numbers:",
         "### Solution to Exercise 1 (Add *up*)\n\nLike so:",

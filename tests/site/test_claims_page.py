@@ -36,7 +36,8 @@ def test_words_find_the_claims_that_hold_all_of_them(page):
 
 
 def test_a_page_and_the_drafts_narrow_the_table(page):
-    page.get_by_label("Page").select_option("LinUCB: learning while serving")
+    controls = page.locator(".claims-controls")
+    controls.get_by_label("Page").select_option("LinUCB: learning while serving")
     links = shown(page).locator("a.checked-in").all_inner_texts()
     assert set(links) == {"LinUCB: learning while serving"}
     page.get_by_label("Only where drafts differ").check()

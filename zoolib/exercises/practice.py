@@ -171,11 +171,8 @@ def random_candidates(chance: Function, visitors: Function) -> None:
         }
         found = 1 - missed
         expect_close(chance(size), found, hint, within=0.004, mistakes=mistakes)
-        hint = "Trials are independent: what is the mean of the geometric distribution?"
-        mistakes = {
-            "The visitor who sees the line counts, too.": missed / found,
-            "Do not round: a mean need not be whole.": round(1 / found),
-        }
+        hint = "Trials are independent: what is the mean of the geometric distribution? It need not be whole."
+        mistakes = {"The visitor who sees the line counts, too.": missed / found}
         until, within = visitors(size), 0.005 / found
         expect_close(until, 1 / found, hint, within=within, mistakes=mistakes)
 
