@@ -47,7 +47,7 @@ def add_tags(
     app: Sphinx, pagename: str, templatename: str, context: dict, doctree: object
 ) -> None:
     """Describe a page to those that read only its head, and draw its picture."""
-    if doctree is None:  # the search page and the like
+    if pagename not in app.env.all_docs:  # the search page and the like
         return
     description = app.env.metadata[pagename].get("description")
     if description is None:

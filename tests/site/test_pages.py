@@ -117,7 +117,8 @@ def visited(browser, address):
             faults=[*faults],  # axe, which asks for styles again, has no part in them
         )
         seen.violations = [*violations(page, WITHOUT_COLOURS)]
-        for theme in ("light", "dark"):
+        # Colours are those of the theme, however wide the page is.
+        for theme in ("light", "dark") if size == DESKTOP else ():
             seen.violations += violations(page, COLOURS, theme)
         context.close()
         return seen
