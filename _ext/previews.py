@@ -77,7 +77,7 @@ def add_tags(
         f'<meta name="description" content="{escape(description)}">',
         '<meta name="twitter:card" content="summary_large_image">',
     ]
-    context["metatags"] += "\n" + "\n".join(lines)
+    context["metatags"] = "\n".join([context.get("metatags", ""), *lines])
 
 
 def draw(target: Path, name: str, title: str, description: str) -> None:

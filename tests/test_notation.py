@@ -429,7 +429,7 @@ def test_the_page_links_a_symbol_to_where_it_is_introduced(book):
         "Meaning",
         "In code",
     ]
-    assert [cell.text.strip() for cell in html.tbody.find_all("th")] == [
+    assert [row.td.text.strip() for row in html.tbody.find_all("tr")] == [
         r"\(d\)",
         r"\(A\)",
     ]

@@ -4,6 +4,7 @@ import gzip
 import os
 import shutil
 import threading
+from contextlib import suppress
 from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -75,7 +76,8 @@ class Handler(SimpleHTTPRequestHandler):
         self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        with suppress(ConnectionError):  # the page is closed before all of it has come
+            self.wfile.write(body)
 
     def log_message(self, *_):
         """Say nothing."""

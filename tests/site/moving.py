@@ -2,7 +2,10 @@
 
 import json
 import re
-from itertools import product
+
+ALONE = """article *:not(:has(.interactive), .interactive, .interactive *), .bd-sidebar {
+    display: none !important;
+}"""
 
 
 class FigurePage:
@@ -54,14 +57,20 @@ class FigurePage:
         return self.figure.evaluate(script)
 
     def corners(self):
-        """Go through all combinations of the ends of all controls."""
+        """Put all controls to their first ends, then to their last, and between these each alone to each."""
         controls = self.figure.locator("input, select").all()
         script = """c => c.tagName === "SELECT"
             ? [...c.options].map((o) => o.value) : [c.min, c.max]"""
-        for ends in product(*(control.evaluate(script) for control in controls)):
-            for control, end in zip(controls, ends, strict=True):
-                _put(control, end)
-            yield ends
+        ends = [control.evaluate(script) for control in controls]
+        for rest in (0, -1):
+            for control, values in zip(controls, ends, strict=True):
+                _put(control, values[rest])
+            yield
+            for control, values in zip(controls, ends, strict=True):
+                for value in values:
+                    _put(control, value)
+                    yield
+                _put(control, values[rest])
 
     def claimed(self, key):
         """The value of a claim, where the prose of the page first says it."""
@@ -69,10 +78,17 @@ class FigurePage:
         return float(link.inner_text().replace("−", "-"))
 
 
-def opened(context, site, name, path, wait=True, page=None):
-    """Open a page of the book at a figure; wait until a script has filled it."""
+def opened(context, site, name, path, wait=True, page=None, alone=False):
+    """Open a page of the book at a figure; wait until a script has filled it.
+
+    Formulas are left as they are: to set those of a chapter takes longer than all that is tested here. Where
+    the figure is to be alone, the rest of the page is hidden, and need not be laid out again and again.
+    """
     page = FigurePage(page or context.new_page(), name)
+    page.route("**/tex-svg.js", lambda route: route.fulfill(body=""))
     page.goto((site / path).as_uri())
+    if alone:
+        page.add_style_tag(content=ALONE)
     if wait:
         page.wait_for_selector(f"[data-figure={name}].ready")
         page.evaluate("document.fonts.ready")

@@ -4,17 +4,15 @@ import pytest
 
 
 @pytest.fixture(scope="module")
-def page(browser, site):
+def page(browser):
     page = browser.new_page()
-    page.goto((site / "chapters/claims.html").as_uri())
-    page.get_by_label("Find").wait_for()
     yield page
     page.close()
 
 
 @pytest.fixture(autouse=True)
-def fresh(page):
-    page.reload()
+def fresh(page, site):
+    page.goto((site / "chapters/claims.html").as_uri())
     page.get_by_label("Find").wait_for()
 
 
