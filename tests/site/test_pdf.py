@@ -3,12 +3,12 @@
 import re
 from pathlib import Path
 
+import printing.__main__ as printing
 import pytest
 from bs4 import BeautifulSoup
+from printing.assemble import Book, assemble
 from pypdf import PdfReader
 
-import printing.__main__ as printing
-from printing.assemble import Book, assemble
 from tests.test_built_book import build
 
 FIRST = "See [the second page](second.md), {ref}`there`, <https://example.org>.\n"
