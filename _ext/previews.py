@@ -13,6 +13,7 @@ import textwrap
 from html import escape
 from pathlib import Path
 
+from matplotlib import style
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from sphinx.application import Sphinx
@@ -80,6 +81,7 @@ def add_tags(
     context["metatags"] = "\n".join([context.get("metatags", ""), *lines])
 
 
+@style.context("default")
 def draw(target: Path, name: str, title: str, description: str) -> None:
     """Draw the picture of a page: its words, above the two lines of the book."""
     figure = Figure(figsize=(WIDTH / DPI, HEIGHT / DPI), dpi=DPI, facecolor="white")

@@ -4,6 +4,7 @@ import struct
 from collections import Counter
 
 import pytest
+from matplotlib import rc_context
 from previews import HEIGHT, WIDTH, draw
 
 from tests.test_built_book import HTML, NAMES, build, build_again, lay_out, soup
@@ -38,6 +39,13 @@ def test_no_two_pages_look_the_same():
     for key in ("og:title", "description", "og:image"):
         found = Counter(head(name)[key] for name in PAGES)
         assert found.most_common(1)[0][1] == 1, found.most_common(1)
+
+
+def test_a_picture_does_not_depend_on_the_style_of_its_process(tmp_path):
+    draw(tmp_path / "one.png", "A book", "A title", "A description")
+    with rc_context({"figure.constrained_layout.use": True, "font.size": 30}):
+        draw(tmp_path / "two.png", "A book", "A title", "A description")
+    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
 
 
 def test_words_that_do_not_fit_on_a_line_are_wrapped(tmp_path):
