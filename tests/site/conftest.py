@@ -1,18 +1,17 @@
 """A headless browser and a server for tests of the built pages; without a browser they say so and skip."""
 
 import gzip
-import os
-import shutil
 import threading
 from contextlib import suppress
 from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import printing.__main__ as printing
 import pytest
+from mended_theme import written_pages
 
 HTML = Path(__file__).resolve().parents[2] / "_build" / "html"
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # Nothing that a browser does in the background may look like a request of a page.
 OPTIONS = [
     "--disable-gpu",
@@ -27,11 +26,10 @@ OPTIONS = [
 @pytest.fixture(scope="session")
 def browser():
     """Debian's chromium or any Chrome on the path; CHROMIUM names another."""
-    found = os.environ.get("CHROMIUM") or next(
-        filter(None, map(shutil.which, NAMES)), None
-    )
-    if not found:
-        pytest.skip("needs a browser: install chromium, or name one in CHROMIUM")
+    try:
+        found = printing.browser()
+    except printing.CannotPrintError as error:
+        pytest.skip(str(error))
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
         running = playwright.chromium.launch(
@@ -50,8 +48,7 @@ def site():
 
 def page_names():
     """Name all pages of the built book; what the theme keeps under _static is none."""
-    files = (file.relative_to(HTML) for file in HTML.rglob("*.html"))
-    return sorted(str(file) for file in files if "_static" not in file.parts)
+    return sorted(str(file.relative_to(HTML)) for file in written_pages(HTML))
 
 
 @cache
