@@ -64,6 +64,18 @@ def said(label, *answers):
     return out.getvalue().rstrip("\n")
 
 
+def hint(label, *answers):
+    """What is said of a wrong answer."""
+    line = said(label, *answers)
+    assert line.startswith(f"{label}: not yet: "), line
+    return line
+
+
+def raises(*_, **__):
+    """Stand for a reader's function that raises."""
+    raise RuntimeError("my mistake")
+
+
 def run(cells, names):
     """Run cells with given names, and return all names and the last line that was printed."""
     names = dict(names)

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from tests.notebooks import ROOT
-from tests.test_exercises import imports_of, run, said, solutions, statements
+from tests.test_exercises import (
+    hint,
+    imports_of,
+    raises,
+    run,
+    said,
+    solutions,
+    statements,
+)
 from zoolib import LinUCBAgent, ZooplusSimulator, run_experiment
 from zoolib.exercises import linucb
 
@@ -26,16 +34,6 @@ def defined(label, name):
     """A function or class of a solution, without what the solution does with it."""
     cell = statements("\n".join(SOLUTIONS[label]), *DEFINITIONS)
     return run([cell], NAMES)[0][name]
-
-
-def hint(label, *answers):
-    line = said(label, *answers)
-    assert line.startswith(f"{label}: not yet: "), line
-    return line
-
-
-def raises(*_, **__):
-    raise RuntimeError("my mistake")
 
 
 @pytest.mark.parametrize("label", sorted(SOLUTIONS))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.notebooks import ROOT
-from tests.test_exercises import CELL, SOLUTIONS, run, said
+from tests.test_exercises import CELL, SOLUTIONS, hint, raises, run, said
 from zoolib import EnsembleAgent, MCDropoutAgent, ZooplusSimulator
 
 PAGE = (ROOT / "chapters/practice.md").read_text()
@@ -43,37 +43,26 @@ def defined(label, chapter, **names):
     return run(definitions(SOLUTIONS[label]), chapter | names)[0]
 
 
-def hint(label, *answers):
-    """What is said of a wrong answer."""
-    verdict = said(label, *answers)
-    assert verdict.startswith(f"{label}: not yet: ")
-    return verdict
-
-
-def divides(*_, **__):
-    return 1 / 0
-
-
 class Broken:
-    transform = staticmethod(divides)
+    transform = staticmethod(raises)
 
 
 RAISING = {
-    "ex-trap-bonus": (divides, divides),
-    "ex-random-features": (divides,),
-    "ex-firm": (divides, HALF),
+    "ex-trap-bonus": (raises, raises),
+    "ex-random-features": (raises,),
+    "ex-firm": (raises, HALF),
     "ex-frozen-body": (Broken(), HALF),
-    "ex-random-candidates": (divides, divides),
-    "ex-hopeful-weights": (divides,),
-    "ex-practice-first-weights": (divides, HALF),
-    "ex-practice-masks": (50, divides),
-    "ex-practice-prior": (divides,),
+    "ex-random-candidates": (raises, raises),
+    "ex-hopeful-weights": (raises,),
+    "ex-practice-first-weights": (raises, HALF),
+    "ex-practice-masks": (50, raises),
+    "ex-practice-prior": (raises,),
 }
 
 
 @pytest.mark.parametrize("label", LABELS)
 def test_what_raises_is_reported(label):
-    assert "your code raised ZeroDivisionError" in hint(label, *RAISING[label])
+    assert "your code raised RuntimeError: my mistake" in hint(label, *RAISING[label])
 
 
 # ---- A bonus that sees the visitor

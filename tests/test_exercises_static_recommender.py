@@ -9,7 +9,16 @@ from sklearn.metrics import log_loss
 
 import zoolib
 from tests.notebooks import ROOT
-from tests.test_exercises import CELL, imports_of, run, said, solutions, statements
+from tests.test_exercises import (
+    CELL,
+    hint,
+    imports_of,
+    raises,
+    run,
+    said,
+    solutions,
+    statements,
+)
 from zoolib import SHOCK_2, ZooplusSimulator, true_ctr_matrix
 from zoolib.exercises import static_recommender as judges
 
@@ -28,16 +37,6 @@ def chapters_own(name):
     """The cell of the chapter that defines a function, without what else it does."""
     (cell,) = (c for c in CELL.findall(PAGE.read_text()) if f"def {name}(" in c)
     return statements(cell, ast.FunctionDef)
-
-
-def hint(label, *answers):
-    line = said(label, *answers)
-    assert line.startswith(f"{label}: not yet: "), line
-    return line
-
-
-def raises(*_):
-    raise RuntimeError("my mistake")
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from bs4 import BeautifulSoup
-from notation import Fault, Source, Use, faults, introductions
+from notation_source import Fault, Source, Use, faults, introductions
 from sphinx.testing.util import SphinxTestApp
 from tex_symbols import single, stated_shapes, symbols
 

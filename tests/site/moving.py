@@ -3,8 +3,9 @@
 import json
 import re
 
-ALONE = """article *:not(:has(.interactive), .interactive, .interactive *), .bd-sidebar {
-    display: none !important;
+ALONE = """figure => {
+    for (let part = figure; part !== document.body; part = part.parentElement)
+        part.parentElement.replaceChildren(part);
 }"""
 
 
@@ -82,13 +83,13 @@ def opened(context, site, name, path, wait=True, page=None, alone=False):
     """Open a page of the book at a figure; wait until a script has filled it.
 
     Formulas are left as they are: to set those of a chapter takes longer than all that is tested here. Where
-    the figure is to be alone, the rest of the page is hidden, and need not be laid out again and again.
+    the figure is to be alone, the rest of the page is taken away, and need not be laid out again and again.
     """
     page = FigurePage(page or context.new_page(), name)
     page.route("**/tex-svg.js", lambda route: route.fulfill(body=""))
     page.goto((site / path).as_uri())
     if alone:
-        page.add_style_tag(content=ALONE)
+        page.figure.evaluate(ALONE)
     if wait:
         page.wait_for_selector(f"[data-figure={name}].ready")
         page.evaluate("document.fonts.ready")
