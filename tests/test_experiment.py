@@ -1,6 +1,7 @@
 import copy
 import dataclasses
 import json
+import sys
 import zipfile
 from functools import partial
 
@@ -962,6 +963,15 @@ def test_one_thread_may_be_asked_for_within_one_thread(several_threads):
         with one_thread():
             assert set(threads()) == {1}
         assert set(threads()) == {1}
+    assert threads() == several_threads
+
+
+def test_one_thread_loads_no_library(several_threads, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "torch")
+        with one_thread():
+            assert "torch" not in sys.modules
+            assert set(threads()[1:]) == {1}
     assert threads() == several_threads
 
 

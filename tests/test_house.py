@@ -1,10 +1,12 @@
 """The plan of the house: floors, pins, and what prose may not contain."""
 
 import ast
+import importlib
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from statistics import median
@@ -94,6 +96,33 @@ def test_modules_import_only_from_floors_below(module):
     (floor,) = [number for number, modules in enumerate(FLOORS) if module in modules]
     below = set().union(*FLOORS[:floor])
     assert set(imports(module)) <= below
+
+
+@pytest.mark.parametrize("package", ["zoolib", "zoolib.agents"])
+def test_every_public_name_is_found_where_the_stub_says(package):
+    package = importlib.import_module(package)
+    stub = ast.parse(Path(package.__file__).with_suffix(".pyi").read_text())
+    *lines, listed = stub.body
+    homes = {a.name: f"{package.__name__}.{n.module}" for n in lines for a in n.names}
+    assert sorted(package.__all__) == sorted(dir(package)) == sorted(homes)
+    assert sorted(ast.literal_eval(listed.value)) == sorted(homes)
+    for name, home in homes.items():
+        assert getattr(package, name) is getattr(importlib.import_module(home), name)
+
+
+@pytest.mark.parametrize(
+    ("use", "unused"),
+    [
+        ("import zoolib", ["zoolib.simulator", "numpy"]),
+        ("from zoolib import check", ["zoolib.exercises.linucb", "torch"]),
+        ("from zoolib import run_experiment, LinUCBAgent, claim, plots", ["torch"]),
+    ],
+)
+def test_the_library_loads_what_is_used(use, unused):
+    code = f"import sys; {use}; print([m for m in {unused} if m in sys.modules])"
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert run.stdout == "[]\n"
 
 
 def test_everything_in_the_lock_is_pinned_exactly():

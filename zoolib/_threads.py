@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
 from threadpoolctl import threadpool_limits
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let NumPy and PyTorch compute on one thread for a while."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    """Let NumPy compute on one thread for a while, and PyTorch if it is loaded: alone, it takes seconds."""
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch else None
+    if torch:
+        torch.set_num_threads(1)
     try:
         with threadpool_limits(limits=1):
             yield
     finally:
-        torch.set_num_threads(before)
+        if torch:
+            torch.set_num_threads(before)
