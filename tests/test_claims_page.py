@@ -3,7 +3,7 @@
 import pytest
 from claims_page import numbers, strip
 
-from tests.test_built_book import build
+from tests.building import build
 
 
 def record(value, held, interval="", **others):

@@ -7,8 +7,9 @@ from docutils import nodes
 from overview import _duration, difference, effort
 from sphinx import addnodes
 
-from tests.notebooks import chapters
-from tests.test_built_book import HTML, build_again, lay_out, soup
+from tests.building import build_again, lay_out
+from tests.notebooks import HTML, chapters
+from tests.pages import soup
 
 TOC = """format: jb-book
 root: chapters/index

@@ -7,10 +7,14 @@ import pytest
 from matplotlib import rc_context
 from previews import HEIGHT, WIDTH, draw
 
-from tests.test_built_book import HTML, NAMES, build, build_again, lay_out, soup
+from tests.building import build, build_again, lay_out
+from tests.notebooks import HTML
+from tests.pages import page_names, soup
 
 PAGES = [
-    name for name in NAMES if name.startswith("chapters/") or name == "genindex.html"
+    name
+    for name in page_names()
+    if name.startswith("chapters/") or name == "genindex.html"
 ]
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import printing.__main__ as printing
 import pytest
-from mended_theme import written_pages
 
-HTML = Path(__file__).resolve().parents[2] / "_build" / "html"
+from tests.notebooks import HTML
+
 # Nothing that a browser does in the background may look like a request of a page.
 OPTIONS = [
     "--disable-gpu",
@@ -44,11 +44,6 @@ def site():
     """Folder of the built book."""
     assert HTML.exists(), "the book is not built: make book"
     return HTML
-
-
-def page_names():
-    """Name all pages of the built book; what the theme keeps under _static is none."""
-    return sorted(str(file.relative_to(HTML)) for file in written_pages(HTML))
 
 
 @cache

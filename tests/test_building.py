@@ -1,0 +1,150 @@
+"""How a book is built: what is executed, how often, and the ways in which a build must fail."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from parallel_execution import AT_ONCE
+
+from tests.building import BUILD, build, lay_out
+
+FAULTS = {
+    "assertion": (
+        "```{code-cell} python\nassert 1 > 2, 'the numbers disagree'\n```\n",
+        "the numbers disagree",
+    ),
+    "exception": ("```{code-cell} python\n{}['nothing here']\n```\n", "KeyError"),
+    "claim": (
+        "```{code-cell} python\nfrom zoolib import claim\nclaim('k', 'Two is more.', 2, above=3)\n```\n",
+        "the claim does not hold: Two is more.",
+    ),
+    "claim-key": (
+        "A number: {claim}`unknown`.\n",
+        "no claim gives 'value' of 'unknown'",
+    ),
+    "reference": ("A {ref}`link` to nowhere.\n", "undefined label"),
+    "citation": ("A {cite}`book` unknown.\n", "could not find bibtex key"),
+    "stderr": (
+        "```{code-cell} python\nimport warnings; warnings.warn('on the error stream')\n```\n",
+        "stderr was found",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory):
+    """What is said of a book whose pages have one fault each; its warnings, each with its trace."""
+    folder = tmp_path_factory.mktemp("faulty")
+    pages = {name: text for name, (text, _) in FAULTS.items()}
+    status, output = build(folder, "A sound page.", **pages)
+    assert status != 0
+    said = re.sub(r"\x1b\[[0-9;]*m", "", output)
+    return re.split(r"(?=^\S*/chapters/[\w-]+\.md.*: WARNING: )", said, flags=re.M)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_a_warning_with_its_message(faulty, name):
+    """Warnings are errors, so each of them alone would break the build."""
+    warnings = [
+        text for text in faulty if f"/chapters/{name}.md" in text.split("WARNING")[0]
+    ]
+    assert any(FAULTS[name][1] in text for text in warnings), faulty
+
+
+def test_a_sound_page_is_warned_of_nothing(faulty):
+    assert not any(
+        "chapters/index.md" in text.split("WARNING")[0] for text in faulty[1:]
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import time; time.sleep(30)", "timed out"),
+        ("import os; os._exit(1)", "the kernel of index.md died"),
+    ],
+    ids=["time-out", "dead kernel"],
+)
+def test_a_cell_that_does_not_end_breaks_the_build(tmp_path, text, said):
+    page = f"```{{code-cell}} python\n{text}\n```\n"
+    status, output = build(tmp_path, page, timeout=4 if said == "timed out" else 60)
+    assert status != 0
+    assert said in output, output[-3000:]
+
+
+def logging_page(name, *lines):
+    """A page that leaves a line in a file for each of its executions."""
+    code = ["import os, time", "from pathlib import Path"]
+    code += [f"print('executed', file=Path('../{name}').open('a'))"]
+    return "\n".join(["```{code-cell} python", *code, *lines, "```", ""])
+
+
+def executions(folder, *names):
+    return [len((folder / name).read_text().splitlines()) for name in names]
+
+
+def test_notebooks_run_side_by_side_with_one_thread_and_never_again(tmp_path):
+    claims = "from zoolib import claim\nclaim('k', 'So.', 7, equals=7, fmt='d')"
+    first_page = f"{{claim}}`k`\n\n```{{code-cell}} python\n{claims}\n```\n\n```{{claims}}\n```\n"
+    lines = ["print('threads:', os.environ['OPENBLAS_NUM_THREADS'], time.time_ns())"]
+    if AT_ONCE > 1:  # they end only if both run at the same time
+        lines += ["while len(list(Path('..').glob('*here'))) < 2: time.sleep(0.1)"]
+    pages = {name: logging_page(name, *lines) for name in ("here", "there")}
+    shown = []
+    for folder in (tmp_path / "first", tmp_path / "again"):
+        folder.mkdir()
+        if shown:
+            (cache,) = (tmp_path / "first/_build").glob("execution-*")
+            shutil.copytree(cache, folder / "_build" / cache.name)
+        status, output = build(folder, first_page, **pages)
+        assert status == 0, output
+        html = folder / "_build/html/chapters"
+        assert "claim-k" in (html / "index.html").read_text()
+        text = "".join((html / f"{name}.html").read_text() for name in pages)
+        shown.append(re.findall(r"threads: (\d+) (\d{19})", text))
+    assert executions(tmp_path / "first", *pages) == [1, 1]
+    assert [threads for threads, _ in shown[0]] == ["1", "1"]
+    assert shown[0] == shown[1]
+    assert not any((tmp_path / "again" / name).exists() for name in pages)
+
+
+def test_a_notebook_that_fails_runs_once_a_build_and_is_not_kept(tmp_path):
+    bad = logging_page("bad", "print('before')", "assert 1 > 2, 'they disagree'")
+    for done in (1, 2):
+        status, output = build(tmp_path, logging_page("good"), bad=bad)
+        assert status != 0
+        assert "chapters/bad.md: WARNING: Executing notebook failed" in output
+        assert "they disagree" in output
+        assert executions(tmp_path, "good", "bad") == [1, done]
+        html = (tmp_path / "_build/html/chapters/bad.html").read_text()
+        assert "before\n" in html
+
+
+def test_ctrl_c_ends_the_build_and_its_kernels(tmp_path):
+    endless = "print(os.getpid(), file=Path('../{}.pid').open('w')); time.sleep(600)"
+    names = ["one", "two"][:AT_ONCE]
+    pages = {name: logging_page(name, endless.format(name)) for name in names}
+    lay_out(tmp_path, "A page.", **pages)
+    files = [tmp_path / f"{name}.pid" for name in names]
+    # A test run in the background of a shell ignores Ctrl-C, and its children would, too.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        building = subprocess.Popen(BUILD, cwd=tmp_path, stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with building as process:
+        while not all(file.exists() and file.read_text() for file in files):
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert b"Interrupted" in said
+    assert b"Traceback" not in said
+    for file in files:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(file.read_text()), 0)
