@@ -5,7 +5,7 @@ code; `notation_source` reads it. The directive ``{notation}`` on the page of th
 tables. Whenever pages are read, each symbol in their mathematics is looked up: one that the source does
 not know in this place, two meanings, another shape, or an entry that is no longer used is a warning and
 breaks the build. What concerns the library, its attributes and docstrings, is checked in
-``tests/test_notation.py``, since no page shows it.
+``tests/book/test_notation.py``, since no page shows it.
 """
 
 from __future__ import annotations

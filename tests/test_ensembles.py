@@ -492,6 +492,7 @@ def test_an_addition_to_the_memory_can_be_undone():
     assert same(before, memory.newest(3))
 
 
+@pytest.mark.no_cover
 def test_the_spread_of_the_members_is_that_of_bootstrapped_means():
     # With one constant feature and no hidden layer, a member is a weighted mean of the rewards.
     n = 64

@@ -137,6 +137,7 @@ def test_a_run_is_what_playing_by_hand_gives():
     assert 0 < clicks < 700
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("make_world", [small_world, rich_world])
 @pytest.mark.parametrize("n_worlds", [3, None], ids=["in step", "copied"])
 def test_a_run_with_churn_is_what_playing_by_hand_gives(n_worlds, make_world):
@@ -224,6 +225,7 @@ def test_agents_are_told_which_arms_hold_other_products(every, steps, n_worlds):
     assert history.n_steps == 60
 
 
+@pytest.mark.no_cover
 def test_each_world_with_churn_goes_as_it_would_go_alone():
     options = {"shocks": {700: SHOCK_1}, "churn": Churn(150, 0.1)}
     together = play(agents_for(3), SEEDS, 1000, **options)
@@ -262,6 +264,7 @@ def same_world(one, other, w):
     )
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("n_worlds", [3, None], ids=["in step", "copied"])
 def test_each_world_goes_as_it_would_go_alone(n_worlds):
     shocks = {700: SHOCK_1}

@@ -559,6 +559,7 @@ def test_arms_to_remove_may_be_named_twice_or_be_none():
 # --- Features that stay --------------------------------------------------------------------------
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("n_worlds", [None, 2])
 @pytest.mark.parametrize("kind", [LinUCBAgent, LinTSAgent, LinearAgent])
 @pytest.mark.parametrize("alike", [False, True])

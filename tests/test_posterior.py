@@ -227,6 +227,7 @@ def test_a_weight_is_a_number_of_rows():
     assert_solves(at_once, one_by_one.A, one_by_one.b)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("discount", [0.997, 0.9, 0.02])
 @pytest.mark.parametrize("shape", [(), (4,)])
 def test_each_posterior_forgets_by_its_own_clock(shape, discount):

@@ -5,7 +5,7 @@ import json
 import re
 from functools import cache
 
-from tests.pages import soup
+from tests.book.pages import soup
 
 
 class FigurePage:

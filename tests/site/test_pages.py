@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 
-from tests.pages import page_names
+from tests.book.pages import page_names
 
 DESKTOP, PHONE = (1280, 800), (390, 844)
 # The page at the root only leads to the first one.

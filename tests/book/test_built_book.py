@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.book.pages import page_names, places, soup
 from tests.notebooks import HTML, chapters, unproven_cells, with_outputs
-from tests.pages import page_names, places, soup
 
 NAMES = page_names()
 FETCHED = {

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from nbclient import NotebookClient
 
-from tests.building import build
+from tests.book.building import build
 from tests.notebooks import HTML, ROOT, chapters, check, install, taken_along
 
 PIXEL = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'

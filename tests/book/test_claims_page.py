@@ -3,7 +3,7 @@
 import pytest
 from claims_page import numbers, strip
 
-from tests.building import build
+from tests.book.building import build
 
 
 def record(value, held, interval="", **others):

@@ -10,7 +10,7 @@ import time
 import pytest
 from parallel_execution import AT_ONCE
 
-from tests.building import BUILD, build, lay_out
+from tests.book.building import BUILD, build, lay_out
 
 FAULTS = {
     "assertion": (

@@ -7,9 +7,9 @@ import pytest
 from matplotlib import rc_context
 from previews import HEIGHT, WIDTH, draw
 
-from tests.building import build, build_again, lay_out
+from tests.book.building import build, build_again, lay_out
+from tests.book.pages import page_names, soup
 from tests.notebooks import HTML
-from tests.pages import page_names, soup
 
 PAGES = [
     name

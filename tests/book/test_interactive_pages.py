@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from bs4 import BeautifulSoup
 
-from tests.building import BUILD, build
+from tests.book.building import BUILD, build
 from zoolib.plots import DARK, LIGHT
 
 STATIC = """```{code-cell} python

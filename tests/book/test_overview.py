@@ -7,9 +7,9 @@ from docutils import nodes
 from overview import _duration, difference, effort
 from sphinx import addnodes
 
-from tests.building import build_again, lay_out
+from tests.book.building import build_again, lay_out
+from tests.book.pages import soup
 from tests.notebooks import HTML, chapters
-from tests.pages import soup
 
 TOC = """format: jb-book
 root: chapters/index
