@@ -11,8 +11,8 @@ from threadpoolctl import threadpool_limits
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let NumPy compute on one thread for a while, and PyTorch if it is loaded: alone, it takes seconds."""
-    torch = sys.modules.get("torch")
+    """Let NumPy compute on one thread for a while, and PyTorch, too, where somebody has loaded it."""
+    torch = sys.modules.get("torch")  # to load it here would take seconds
     before = torch.get_num_threads() if torch else None
     if torch:
         torch.set_num_threads(1)
