@@ -5,9 +5,9 @@ import re
 import subprocess
 
 import pytest
-from bs4 import BeautifulSoup
 
 from tests.book.building import BUILD, build
+from tests.book.pages import soup as read
 from zoolib.plots import DARK, LIGHT
 
 STATIC = """```{code-cell} python
@@ -51,8 +51,7 @@ def folder(tmp_path_factory):
 
 
 def soup(folder, page, builder="html"):
-    file = folder / "_build" / builder / page
-    return BeautifulSoup(file.read_text(encoding="utf-8"), "html.parser")
+    return read(folder / "_build" / builder / page)
 
 
 def test_a_figure_is_an_empty_stage_with_its_data_and_caption(folder):

@@ -32,8 +32,10 @@ WORLDS = [None, 2]
 def namespace(source, n_worlds):
     """What code in the source may speak of: the library, and the objects that the source names."""
     known = {"W": n_worlds, "np": np, "torch": torch, "partial": partial}
-    for module in (zoolib, evaluation, monitoring, offpolicy, retrieval):
+    for module in (evaluation, monitoring, offpolicy, retrieval):
         known |= vars(module)
+    # Names that nobody has used yet are not in the package's own dictionary.
+    known |= {name: getattr(zoolib, name) for name in zoolib.__all__}
     for name, code in source.objects.items():
         known[name] = eval(code, known)
     return known

@@ -440,8 +440,8 @@ def test_in_print_the_static_figure_stands_alone(pages, name):
 
 
 @every_figure
-def test_a_figure_needs_no_more_room_than_it_reserves(browser, site, name):
-    width = 390  # where room is scarce
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_figure_needs_no_more_room_than_it_reserves(browser, site, name, width):
     context = browser.new_context(viewport={"width": width, "height": 900})
     context.route(f"**/{name}.js", lambda route: route.abort())
     empty = opened(context, site, *address(name), wait=False, only=True)
@@ -488,14 +488,14 @@ def test_the_page_holds_still_when_the_figure_comes_late(browser, site, name):
 
 
 @every_figure
-def test_axe_finds_nothing_in_a_figure(browser, site, name):
-    """On a phone, in the dark; whole pages are tried on a desktop, in both themes."""
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_in_a_figure(browser, site, name, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     context = browser.new_context(
-        viewport={"width": 390, "height": 900}, color_scheme="dark"
+        viewport={"width": 390, "height": 900}, color_scheme=theme
     )
     page = opened(context, site, *address(name), only=True)
-    assert dark_or_light(page) == "dark"
+    assert dark_or_light(page) == theme
     results = axe.Axe().run(page.page, context=f"[data-figure={name}]")
     found = [(v["id"], v["nodes"][0]["html"]) for v in results.response["violations"]]
     assert found == []

@@ -210,8 +210,7 @@ def test_paper_breaks_no_figure_code_or_formula(open_page):
 def test_a_chapter_prints(open_page):
     page = open_page("chapters/static-recommender.html", color_scheme="dark")
     pdf = pypdf.PdfReader(io.BytesIO(page.pdf(format="A4")))
-    ends = [*pdf.pages[:2], *pdf.pages[-3:]]
-    text = "\n".join(sheet.extract_text() for sheet in ends)
+    text = "\n".join(sheet.extract_text() for sheet in pdf.pages)
     assert "The static recommender" in text
     assert "Exercise" in text
     assert "Skip to main content" not in text
