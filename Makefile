@@ -2,7 +2,7 @@
 # make test   prove that everything holds
 # make pdf    print the whole book (needs Chromium or Chrome)
 # make lab    read and run the chapters in JupyterLab
-# make bench  measure speed beside plain forms, other libraries and the machine (a quarter of an hour)
+# make bench  report speed next to plain forms, other libraries and the machine's limits (ten minutes)
 # Another interpreter: make book PYTHON=/path/to/python3.12
 
 SHELL := /bin/sh
@@ -19,7 +19,7 @@ PEERS_READY := .venv-peers/peers.json
 HTML := _build/html/index.html
 # Passed on to JupyterLab, for example LAB_OPTIONS=--no-browser
 LAB_OPTIONS ?=
-# Where `make bench` writes. The page of the book shows zoolib/records/benchmarks.json.
+# Where `make bench` writes. The page of the book shows zoolib/book/records/benchmarks.json.
 BENCH ?= _build/benchmarks.json
 
 # No progress bars in pages and logs; kernels find the library and one another in the environment.
@@ -69,7 +69,7 @@ pdf: book
 	@PYTHONPATH=_ext $(BIN)/python -m printing
 
 test: $(SITE_READY)
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache
 	@$(MAKE) --no-print-directory book
 	@$(BIN)/python -m pytest -q tests zoolib -n 2 --dist loadfile --cov --ignore=tests/speed
 	@$(BIN)/python -m pytest -q tests/speed

@@ -1,9 +1,12 @@
-"""Sphinx extension: numbers in the prose, and the claims behind them.
+"""Sphinx extension: numbers in the prose, each with what stands behind it, and the cells that checked them.
 
-``zoolib.claim`` leaves a record in the notebook that checked the claim. The role ``{claim}`key```
-prints its value and links to its row on the page of claims (see `claims_page`), ``{claim}`key interval```
-prints the interval. An unknown key is a warning: it breaks the build. The cell that checked a claim gets
-an anchor, to which the page of claims leads back.
+``zoolib.claim`` leaves a record in the notebook. The role ``{claim}`key``` prints its value, ``{claim}`key
+interval``` its interval; both link to the cell that checked the claim, and their title, which
+`scripts/claim_tips.js` shows as a tooltip, holds interval, bound and worlds. An interval that stands alone in
+its brackets is for print and notebooks: on the screen the tooltip has it. An unknown key is a warning: it
+breaks the build. Cells lose the lines that `claim` printed, and those that only check or draw are folded.
+
+Why our own: MyST-NB's ``{glue}`` prints a value, but knows no bound, no tooltip and no place where it was made.
 """
 
 from __future__ import annotations
@@ -15,16 +18,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from docutils import nodes
+from myst_nb.sphinx_ import HideCodeCellNode
 from sphinx.application import Sphinx
+from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxRole
 
-from zoolib.book import RECORD_PREFIX
+from zoolib.book.claims import PRINTED, RECORD_PREFIX
 
 LOG = logging.getLogger(__name__)
-# A claim prints a line like this one below its cell.
-PRINTED = re.compile(r"^(\w+): .*, claimed ", re.M)
+LINE = re.compile(rf"^{PRINTED}(\w+): .*\n?", re.M)
+IMPORTS = ast.Import | ast.ImportFrom
+FOLDS = ("Show", "Hide")
+DEFINITIONS = ast.FunctionDef | ast.ClassDef
+OPENS, CLOSES = re.compile(r"\s*[(\[](?:interval )?$"), re.compile(r"^[)\]]")
 
 
 class PendingNumber(nodes.Inline, nodes.TextElement):
@@ -39,6 +47,11 @@ class ClaimRole(SphinxRole):
         return [number], []
 
 
+def anchor(key: str) -> str:
+    """Name the place where a claim was checked."""
+    return f"checked-{nodes.make_id(key)}"
+
+
 def pages(env: BuildEnvironment) -> Iterator[str]:
     """Walk the pages in reading order."""
     waiting = [env.config.root_doc]
@@ -46,20 +59,6 @@ def pages(env: BuildEnvironment) -> Iterator[str]:
         page = waiting.pop()
         yield page
         waiting += reversed(env.toctree_includes.get(page, []))
-
-
-def listing_pages(env: BuildEnvironment) -> list[str]:
-    """Name the pages with a table of claims."""
-    return [page for page, known in env.metadata.items() if known.get("lists_claims")]
-
-
-def collect(app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """Gather the records of all pages, and have the pages that show them written again."""
-    env.claims = {}
-    for page in pages(env):
-        for key, record in records(app, env, page, RECORD_PREFIX).items():
-            _add(env.claims, key, record, page)
-    return listing_pages(env)
 
 
 def records(
@@ -77,53 +76,210 @@ def records(
     }
 
 
-def _add(claims: dict[str, dict], key: str, record: dict, page: str) -> None:
-    if key in claims:
-        LOG.warning(
-            "claim %r is made on two pages: %s and %s", key, claims[key]["page"], page
-        )
-    claims[key] = record | {"page": page}
+def collect(app: Sphinx, env: BuildEnvironment) -> None:
+    """Gather the records of all pages."""
+    env.claims = {}
+    for page in pages(env):
+        for key, record in records(app, env, page, RECORD_PREFIX).items():
+            if key in env.claims:
+                other = env.claims[key]["page"]
+                LOG.warning(
+                    "claim %r is made on two pages: %s and %s", key, other, page
+                )
+            env.claims[key] = record | {"page": page}
 
 
-def anchor(key: str) -> str:
-    """Name the place where a claim was checked."""
-    return f"checked-{nodes.make_id(key)}"
+# --- Cells --------------------------------------------------------------------------------------------
 
 
-def mark_cells(app: Sphinx, doctree: nodes.document) -> None:
-    """Put an anchor before each cell that checked claims."""
-    for cell in list(doctree.findall(nodes.container)):
-        if cell.get("nb_element") == "cell_code":
-            printed = "\n".join(
-                text.astext() for text in cell.findall(nodes.literal_block)
-            )
-            if keys := PRINTED.findall(printed):
-                place = nodes.target("", "", ids=[anchor(key) for key in keys])
-                cell.parent.insert(cell.parent.index(cell), place)
+def prepare(app: Sphinx, doctree: nodes.document) -> None:
+    """Take the lines of claims out of outputs, fold cells, and set brackets apart."""
+    needed: set[str] = set()  # by cells further down that are shown
+    cells = doctree.findall(lambda node: _element(node) == "cell_code")
+    for cell in reversed(list(cells)):
+        if _element(cell[0]) != "cell_code_source":
+            continue
+        keys, place = _strip(cell), _fold(cell, needed, app.config)
+        if keys:  # inside the fold, which a browser opens when one comes here
+            place.insert(0, nodes.target("", "", ids=[anchor(key) for key in keys]))
+    for number in list(doctree.findall(PendingNumber)):
+        if number["part"] == "interval":
+            _set_apart(number)
+
+
+def _element(node: nodes.Node) -> str | None:
+    return node.get("nb_element") if isinstance(node, nodes.container) else None
+
+
+def _strip(cell: nodes.Element) -> list[str]:
+    """Take out the lines that `claim` printed, and return the keys of their claims."""
+    keys = []
+    for output in cell[1:]:
+        for block in list(output.findall(nodes.literal_block)):
+            found, text = LINE.findall(block.astext()), LINE.sub("", block.astext())
+            keys += found
+            if found and text.strip():
+                block.replace_self(nodes.literal_block(text, text, **block.attributes))
+            elif found:
+                block.parent.remove(block)
+        if not output.children:
+            cell.remove(output)
+    return keys
+
+
+def _fold(cell: nodes.Element, needed: set[str], config: Config) -> nodes.Element:
+    """Fold a cell that only imports, checks or draws, or the claims at the end of another.
+
+    A cell stays open if it prints, defines functions, or binds a name that a shown one below it needs.
+    Returns what holds the claims.
+    """
+    source, mode = cell[0], cell.get("hide_mode", "")
+    code = ast.parse(re.sub(r"(?m)^[%!].*$", "", source.astext()))
+    binds, reads = _names(code)
+    says = any(_is_text(part) for output in cell[1:] for part in output.children)
+    if not (mode or says or binds & needed) and _only_checks(code, reads):
+        cell["hide_mode"] = mode = "input"
+        cell["prompt_show"] = config.nb_code_prompt_show
+        cell["prompt_hide"] = config.nb_code_prompt_hide
+    if "input" in mode:
+        return source
+    needed -= binds
+    needed |= reads
+    return _fold_claims(source, code) or source
+
+
+def _is_text(part: nodes.Node) -> bool:
+    """Whether a part of an output is printed text or a table; a figure has its words beside it."""
+    text = part.findall(lambda n: isinstance(n, nodes.literal_block | nodes.raw))
+    return any(text) and not any(part.findall(nodes.image))
+
+
+def _names(code: ast.Module) -> tuple[set[str], set[str]]:
+    """Return the names that a cell binds, and those that it reads and does not bind itself."""
+    binds, reads = set(), set()
+    for node in ast.walk(code):
+        if isinstance(node, ast.Name):
+            (reads if isinstance(node.ctx, ast.Load) else binds).add(node.id)
+        elif isinstance(node, ast.arg):
+            binds.add(node.arg)
+        elif isinstance(node, DEFINITIONS):
+            binds.add(node.name)
+    return binds, reads - binds
+
+
+def _only_checks(code: ast.Module, reads: set[str]) -> bool:
+    """Whether a cell draws, or imports, claims or publishes and defines nothing to be read."""
+    if "plt" in reads:
+        return True
+    if any(isinstance(part, DEFINITIONS) for part in code.body):
+        return False
+    imports = any(isinstance(part, IMPORTS) for part in code.body)
+    claims = any(name.endswith("claim") for name in reads)
+    return imports or claims or "publish" in reads
+
+
+def _fold_claims(source: nodes.Element, code: ast.Module) -> nodes.Element | None:
+    """Fold the claims at the end of a cell, whose other lines are shown; return the fold."""
+    first = len(code.body)
+    while first and {"claim", "check"} & _called(code.body[first - 1]):
+        first -= 1
+    if not first or not any("claim" in _called(part) for part in code.body[first:]):
+        return None
+    (block,) = source.findall(nodes.literal_block)
+    lines = block.astext().splitlines()
+    end = code.body[first].lineno - 1
+    shown, folded = ("\n".join(part) for part in (lines[:end], lines[end:]))
+    block.replace_self(nodes.literal_block(shown, shown, **block.attributes))
+    words = {f"prompt_{do.lower()}": f"{do} how this is checked" for do in FOLDS}
+    fold = HideCodeCellNode(classes=["above-input"], **words)
+    fold += nodes.container(classes=["cell_input"])
+    fold[0] += nodes.literal_block(folded, folded, **block.attributes)
+    source.parent.insert(1, fold)
+    return fold
+
+
+def _called(part: ast.stmt) -> set[str]:
+    """Name the functions whose calls, for their effect alone, a statement is or repeats."""
+    if isinstance(part, ast.For):
+        return set().union(*map(_called, part.body)) & {"claim"}
+    call = part.value if isinstance(part, ast.Expr) else None
+    name = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
+    return {"claim" if name.endswith("claim") else name}
+
+
+# --- Numbers ------------------------------------------------------------------------------------------
+
+
+def _set_apart(number: PendingNumber) -> None:
+    """Mark an interval that stands alone in its brackets, with the brackets."""
+    box, at = number.parent, number.parent.index(number)
+    before, after = (box[i] if 0 <= i < len(box) else "" for i in (at - 1, at + 1))
+    opens, closes = OPENS.search(str(before)), CLOSES.search(str(after))
+    if not (opens and closes):
+        return
+    texts = [nodes.Text(opens[0]), number, nodes.Text(closes[0])]
+    rest = [nodes.Text(before[: opens.start()]), nodes.Text(after[closes.end() :])]
+    bracket = nodes.inline("", "", classes=["claim-bracket"])
+    box[at - 1 : at + 2] = [rest[0], bracket, rest[1]]
+    bracket.extend(texts)
+
+
+def background(record: dict) -> str:
+    """Say what stands behind a value: its interval, its bound, its worlds."""
+    interval, seeds = record["interval"], record["seeds"]
+    parts = [f"interval {interval}"] if interval else []
+    parts += [f"must be {record['held']}", worlds(seeds) if seeds else "no worlds"]
+    return f"{record['value']}: {'; '.join(parts)}"
+
+
+def worlds(seeds: list[int]) -> str:
+    """Name the worlds of a claim."""
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    unbroken = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1))
+    named = f"{seeds[0]}–{seeds[-1]}" if unbroken else ", ".join(map(str, seeds))
+    return f"{len(seeds)} worlds, seeds {named}"
 
 
 def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Put numbers where they were asked for."""
-    claims = app.env.claims
-    home = next(iter(listing_pages(app.env)), docname)
     for number in list(doctree.findall(PendingNumber)):
         key, part = number["key"], number["part"]
-        text = claims.get(key, {}).get(part) if part in ("value", "interval") else None
+        record = app.env.claims.get(key, {})
+        text = record.get(part) if part in ("value", "interval") else None
         if not text:
             LOG.warning("no claim gives %r of %r", part, key, location=number)
-            text = "?"
-        uri = (
-            f"{app.builder.get_relative_uri(docname, home)}#claim-{nodes.make_id(key)}"
-        )
+            number.replace_self(nodes.Text("?"))
+            continue
+        uri = app.builder.get_relative_uri(docname, record["page"])
         number.replace_self(
-            nodes.reference("", text, refuri=uri, classes=["claim"], internal=True)
+            nodes.reference(
+                "",
+                text,
+                refuri=f"{uri}#{anchor(key)}",
+                reftitle=background(record),
+                classes=["claim"],
+                internal=True,
+            )
         )
+
+
+def add_scripts(
+    app: Sphinx, pagename: str, templatename: str, context: dict, doctree: object
+) -> None:
+    """Add the tooltips to pages with numbers of claims, and the filter to the page that lists them."""
+    body = context.get("body", "")
+    for mark, script in ("claim ", "claim_tips.js"), ("claims-controls", "claims.js"):
+        if f'class="{mark}' in body:
+            app.add_js_file(script, loading_method="defer")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.setup_extension("interactive")  # which brings the folder of scripts
     app.add_node(PendingNumber)
     app.add_role("claim", ClaimRole())
-    app.connect("doctree-read", mark_cells)
+    app.connect("doctree-read", prepare)
     app.connect("env-updated", collect)
     app.connect("doctree-resolved", resolve)
+    app.connect("html-page-context", add_scripts)
     return {"parallel_read_safe": False, "parallel_write_safe": True}

@@ -1,7 +1,9 @@
 """Sphinx extension: every vector figure gets a second form for the dark theme.
 
-Figures are drawn in the colours of ``zoolib.plots.LIGHT``. The dark form is the same file with each
+Figures are drawn in the colours of ``zoolib.book.plots.LIGHT``. The dark form is the same file with each
 colour exchanged for its partner in ``DARK``; the theme's own classes show one and hide the other.
+
+Why our own: the theme's classes want two files, and no extension of Sphinx or MyST-NB draws the second.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from zoolib.plots import DARK, LIGHT
+from zoolib.book.plots import DARK, LIGHT
 
 
 def recolour(svg: str) -> str:

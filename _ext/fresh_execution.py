@@ -1,12 +1,13 @@
 """Sphinx extension: a notebook is executed again whenever anything that it runs has changed.
 
-The execution cache of MyST-NB knows a page by the code of its cells alone. Its folder here carries a
-hash of the library, the data files and the lock, so a change in any of them begins an empty cache.
+It exists because the execution cache of MyST-NB knows a page by the code of its cells alone. Its folder here
+carries a hash of the library, the data files and the lock, so a change in any of them begins an empty cache.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -16,23 +17,17 @@ from sphinx.config import Config
 
 ROOT = Path(__file__).resolve().parent.parent
 PREFIX = "execution-"
+PROSE = {".md", ".ipynb", ".bib", ".yml"}
+LEFT_OUT = re.compile(r"\.pyc$|(^|/)\.")
 
 
 def ingredients(root: Path = ROOT) -> list[Path]:
     """List what an execution depends on beside its page: library, records, lock, the chapters' data."""
-    library = (
-        f for f in root.glob("zoolib/**/*") if f.is_file() and f.suffix != ".pyc"
-    )
-    prose = {".md", ".ipynb", ".bib", ".yml"}
-    data = (
-        f for f in root.glob("chapters/**/*") if f.is_file() and f.suffix not in prose
-    )
-    visible = (
-        f
-        for f in data
-        if not any(part.startswith(".") for part in f.relative_to(root).parts)
-    )
-    return sorted([root / "requirements.txt", *library, *visible])
+    library = root.glob("zoolib/**/*")
+    data = (f for f in root.glob("chapters/**/*") if f.suffix not in PROSE)
+    files = [f for f in (*library, *data) if f.is_file()]
+    visible = (f for f in files if not LEFT_OUT.search(f.relative_to(root).as_posix()))
+    return sorted([root / "requirements.txt", *visible])
 
 
 def cache_folder(root: Path = ROOT) -> Path:

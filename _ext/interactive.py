@@ -7,10 +7,13 @@ styles reach only the pages that need them. A fault in any of this is a warning:
 
 The leading comments of a script say what else it needs (``// needs: zoo.js``) and how high its figure is
 on a wide page and on a phone (``// height: 36rem 46rem``), so that nothing moves when it is filled.
+
+Why our own: plotly, bokeh and pyodide bring megabytes from elsewhere, and no figure of theirs is ours.
 """
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
@@ -18,20 +21,17 @@ from pathlib import Path
 from claims import records
 from docutils import nodes
 from docutils.parsers.rst import directives
-from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
-from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
-from zoolib.book import FIGURE_PREFIX
-from zoolib.plots import DARK, LIGHT
+from zoolib.book.claims import FIGURE_PREFIX
+from zoolib.book.plots import DARK, LIGHT
 
 LOG = logging.getLogger(__name__)
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
-BUILDERS = ("html", "dirhtml")
 
 
 class InteractiveFigure(nodes.General, nodes.Element):
@@ -58,94 +58,58 @@ class InteractiveDirective(SphinxDirective):
 
 
 def headers(script: Path) -> dict[str, list[str]]:
-    """Read the leading comments ``// key: word word`` of a script."""
-    found = re.findall(r"^// (\w+): (.+)$", script.read_text(encoding="utf-8"), re.M)
+    """Read the leading comments ``// key: word word`` of a script, if there is one."""
+    text = script.read_text(encoding="utf-8") if script.exists() else ""
+    found = re.findall(r"^// (\w+): (.+)$", text, re.M)
     return {key: words.replace(",", " ").split() for key, words in found}
 
 
-class PrepareFigures(SphinxPostTransform):
-    """Check each figure and give it its data; outside web pages, point to the static figure."""
-
-    default_priority = 5  # before references to figures are resolved, at 10
-
-    def run(self, **kwargs: object) -> None:
-        for figure in list(self.document.findall(InteractiveFigure)):
-            if self.app.builder.name in BUILDERS:
-                self._prepare(figure)
-            else:
-                figure.replace_self(self._stand_in(figure))
-
-    def _prepare(self, figure: InteractiveFigure) -> None:
-        name, page = figure["name"], self.env.docname
-        script = SCRIPTS / f"{name}.js"
-        faults = {
-            f"there is no _ext/scripts/{name}.js": not script.exists(),
-            f"no figure of this page has the name {figure['static']!r}": not any(
-                figure["static"] in static["names"]
-                for static in self.document.findall(nodes.figure)
-            ),
-        }
-        data = records(self.app, self.env, page, FIGURE_PREFIX)
-        faults[f"no cell of this page publishes {name!r}"] = name not in data
-        for fault in (fault for fault, found in faults.items() if found):
-            LOG.warning("interactive %r: %s", name, fault, location=figure)
-        figure["data"] = data.get(name, {})
-        figure["headers"] = headers(script) if script.exists() else {}
-
-    def _stand_in(self, figure: InteractiveFigure) -> nodes.paragraph:
-        number = addnodes.pending_xref(
-            "",
-            nodes.inline(),
-            refdomain="std",
-            reftype="numref",
-            reftarget=figure["static"],
-            refdoc=self.env.docname,
-            refexplicit=False,
-            refwarn=True,
-        )
-        words = " has a second form, whose values the reader can change."
-        return nodes.paragraph(
-            "", "", nodes.Text("On the book’s web page "), number, nodes.Text(words)
-        )
-
-
-def visit(self: HTML5Translator, figure: InteractiveFigure) -> None:
-    """Open the figure: an empty stage, the data, the caption."""
-    name = figure["name"]
-    wide, phone = figure["headers"].get("height", ["30rem", "40rem"])
-    attributes = {
-        "data-figure": name,
-        "role": "group",
-        "aria-label": figure["label"],
-        "aria-describedby": f"interactive-{name}-caption",
-        "style": f"--height: {wide}; --height-on-phone: {phone}",
-    }
+def visit_figure(writer: HTML5Translator, figure: InteractiveFigure) -> None:
+    """Check a figure and begin it: an empty stage, the data, the caption."""
+    builder, name, static = writer.builder, figure["name"], figure["static"]
+    script = SCRIPTS / f"{name}.js"
+    statics = [n for f in writer.document.findall(nodes.figure) for n in f["names"]]
+    data = records(builder.app, builder.env, builder.current_docname, FIGURE_PREFIX)
+    if not script.exists():
+        warn(figure, f"there is no _ext/scripts/{name}.js")
+    if static not in statics:
+        warn(figure, f"no figure of this page has the name {static!r}")
+    if name not in data:
+        warn(figure, f"no cell of this page publishes {name!r}")
+    wide, phone = headers(script).get("height", ["30rem", "40rem"])
     # Inside a script element only "</" could end it.
-    data = json.dumps(figure["data"], separators=(",", ":")).replace("</", r"<\/")
-    self.body += [
-        self.starttag(figure, "div", CLASS="interactive", **attributes),
-        '<div class="interactive-stage"></div>\n',
-        f'<script type="application/json">{data}</script>\n',
-        f'<div class="interactive-caption" id="interactive-{name}-caption">\n',
-    ]
+    text = json.dumps(data.get(name), separators=(",", ":")).replace("</", r"<\/")
+    writer.body.append(
+        f'<div class="interactive" data-figure="{name}" role="group" '
+        f'aria-label="{html.escape(figure["label"])}" '
+        f'aria-describedby="interactive-{name}-caption" '
+        f'style="--height: {wide}; --height-on-phone: {phone}">\n'
+        '<div class="interactive-stage"></div>\n'
+        f'<script type="application/json">{text}</script>\n'
+        f'<div class="interactive-caption" id="interactive-{name}-caption">\n'
+    )
 
 
-def depart(self: HTML5Translator, figure: InteractiveFigure) -> None:
-    """Close the caption and the figure."""
-    self.body.append("</div>\n</div>\n")
+def depart_figure(writer: HTML5Translator, figure: InteractiveFigure) -> None:
+    writer.body.append("</div></div>\n")
+
+
+def warn(figure: InteractiveFigure, fault: str) -> None:
+    LOG.warning("interactive %r: %s", figure["name"], fault, location=figure)
 
 
 def add_scripts(
     app: Sphinx, pagename: str, templatename: str, context: dict, doctree: object
 ) -> None:
     """Add the scripts and styles of a page's figures to that page."""
-    figures = list(doctree.findall(InteractiveFigure)) if doctree else []
+    figures = re.findall(r'data-figure="([\w-]+)"', context.get("body", ""))
     if not figures:
         return
     app.add_css_file("interactive.css")
     scripts = ["plot.js"]
-    for figure in figures:
-        scripts += [*figure["headers"].get("needs", []), f"{figure['name']}.js"]
+    for name in figures:
+        needs = headers(SCRIPTS / f"{name}.js").get("needs", [])
+        scripts += [*needs, f"{name}.js"]
     for script in dict.fromkeys(scripts):
         app.add_js_file(script, loading_method="defer")
 
@@ -157,9 +121,8 @@ def add_sources(app: Sphinx, config: Config) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    app.add_node(InteractiveFigure, html=(visit, depart))
+    app.add_node(InteractiveFigure, html=(visit_figure, depart_figure))
     app.add_directive("interactive", InteractiveDirective)
-    app.add_post_transform(PrepareFigures)
     app.connect("config-inited", add_sources)
     app.connect("html-page-context", add_scripts)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

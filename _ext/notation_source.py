@@ -1,6 +1,7 @@
 """The source of the book's symbols, and what it says of mathematics; nothing of Sphinx.
 
-Each entry of ``chapters/notation.yml`` is one meaning, with the places where it holds.
+Each entry of ``chapters/notation.yml`` is one meaning, with the places where it holds. Why our own: see
+`notation`.
 """
 
 from __future__ import annotations
@@ -14,139 +15,107 @@ from typing import Any, NamedTuple
 import yaml
 from tex_symbols import Symbol, single, stated_shapes, symbols
 
-LISTS = {"symbol", "where", "code", "names"}
-
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One meaning: of one symbol, or of several that are explained together.
+    """One meaning: of one symbol, or of several that are explained together."""
 
-    Parameters
-    ----------
-    symbol : list of str
-        TeX.
-    means : str
-        MyST.
-    where : list of str
-        Pages, or places on them as ``page#id``, the id being that of a section, exercise or theorem. An
-        inner place overrules an outer one.
-    shape : list of str, optional
-        Axes: TeX of dimensions, or numbers. The empty list is a scalar.
-    range : str, optional
-        Which values it takes; MyST.
-    code : list of str, optional
-        Expressions that evaluate to it, or calls such as ``Agent(alpha=...)`` for a parameter.
-    worlds : bool
-        Whether in several worlds these values have a leading axis W.
-    names : list of str, optional
-        Names in the shapes of docstrings; an entry that has the field is a dimension.
-    apart : str, optional
-        How a reader tells it from another meaning in the same place.
-    """
-
-    symbol: list[str]
-    means: str
-    where: list[str]
+    symbol: list[str]  # TeX
+    means: str  # MyST
+    page: str  # the page that introduces it
+    # Ids of places on that page, if it holds only there; an inner place overrules an outer one.
+    at: list[str] = field(default_factory=list)
+    # Other pages, or places on them as ``page#id``.
+    also: list[str] = field(default_factory=list)
+    # Axes: TeX of dimensions, or numbers; the empty list is a scalar.
     shape: list[str] | None = None
-    range: str = ""
+    range: str = ""  # which values it takes; MyST
+    # Expressions that evaluate to it, or calls such as ``Agent(alpha=...)`` for a parameter.
     code: list[str] = field(default_factory=list)
-    worlds: bool = False
+    worlds: bool = False  # whether in several worlds these values have a leading axis W
+    # Names in the shapes of docstrings; an entry that has the field is a dimension.
     names: list[str] | None = None
-    apart: str = ""
 
     @classmethod
-    def read(cls, fields: dict[str, Any], folder: str = "") -> Entry:
+    def read(cls, fields: dict[str, Any], page: str, folder: str) -> Entry:
         """Make an entry of its fields in the source, where one text may stand for a list of one."""
+        lists = {"symbol", "at", "also", "code", "names"} & fields.keys()
         given = {
-            key: [value] if key in LISTS and isinstance(value, str) else value
-            for key, value in fields.items()
+            key: [value] if isinstance(value := fields[key], str) else value
+            for key in lists
         }
-        given["where"] = [folder + place for place in given["where"]]
-        if "shape" in given:
-            given["shape"] = [str(axis) for axis in given["shape"]]
+        if "shape" in fields:
+            given["shape"] = [str(axis) for axis in fields["shape"]]
         for tex in given["symbol"]:
             if single(tex) is None:
                 raise ValueError(f"symbol must be a single one: got {tex!r}")
-        return cls(**given)
+        given["also"] = [folder + place for place in given.get("also", [])]
+        return cls(**fields | given, page=folder + page)
 
     @cached_property
     def symbols(self) -> list[Symbol]:
         return [single(tex) for tex in self.symbol]
 
+    @cached_property
+    def where(self) -> list[str]:
+        """Pages, and places as ``page#id``."""
+        own = [f"{self.page}#{one}" for one in self.at] or [self.page]
+        return own + self.also
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """What a page introduces: symbols, and letters that serve one passage only."""
+
+    title: str
+    symbols: list[Entry]
+    passages: list[Entry]
+
 
 class Source:
-    """What the source says.
+    """What the source, in YAML, says; `folder` comes before the names of its pages.
 
-    Parameters
-    ----------
-    text : str
-        YAML. ``entries``: see `Entry`; ``passages``: more of them, for letters that serve a passage only.
-        ``headings``: of the tables, by page. ``operators``: commands
-        that are no quantities. ``indices``: letters that count. ``axes``: names in the shapes of
-        docstrings that are no symbols, and what they mean. ``objects``: expressions that build what the
-        entries' code is evaluated with.
-    folder : str
-        What to put before the names of pages.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an entry has an unknown field or lacks one, or a shape has an unknown dimension.
+    ``chapters``: each with its ``page``, ``title``, ``symbols`` and ``passages`` (see `Entry`).
+    ``operators``: commands that are no quantities. ``indices``: letters that count. ``axes``: names in the
+    shapes of docstrings that are no symbols, and what they mean. ``objects``: expressions that build what
+    the entries' code is evaluated with. An unknown or missing field, or an unknown dimension in a shape,
+    raises TypeError or ValueError.
     """
 
     def __init__(self, text: str, folder: str = "") -> None:
         content = yaml.safe_load(text)
-        self.passages = [
-            Entry.read(fields, folder) for fields in content.get("passages", [])
-        ]
-        chapters = [Entry.read(fields, folder) for fields in content["entries"]]
-        self.entries = chapters + self.passages
-        self.headings: dict[str, str] = content.get("headings", {})
-        self.free = {
-            *content.get("operators", "").split(),
-            *content.get("indices", "").split(),
-        }
-        self.axes: dict[str, str] = content.get("axes", {})
-        self.objects: dict[str, str] = content.get("objects", {})
-        self.folder = folder
-        self.dimensions = {
-            tex: entry
-            for entry in self.entries
-            if entry.names is not None
-            for tex in entry.symbol
-        }
+        self.chapters = []
+        for chapter in content["chapters"]:
+            symbols, passages = (
+                [Entry.read(e, chapter["page"], folder) for e in chapter.get(kind, [])]
+                for kind in ("symbols", "passages")
+            )
+            self.chapters.append(Chapter(chapter["title"], symbols, passages))
+        self.entries = [e for c in self.chapters for e in c.symbols + c.passages]
+        self.free = {*content["operators"].split(), *content["indices"].split()}
+        self.axes: dict[str, str] = content["axes"]
+        self.objects: dict[str, str] = content["objects"]
+        self.dimensions: dict[str, Entry] = {}
+        self.by_symbol: dict[Symbol, list[Entry]] = {}
+        for entry in self.entries:
+            for tex, symbol in zip(entry.symbol, entry.symbols, strict=True):
+                self.by_symbol.setdefault(symbol, []).append(entry)
+                if entry.names is not None:
+                    self.dimensions[tex] = entry
         for entry in self.entries:
             for axis in entry.shape or []:
                 if not axis.isdigit() and axis not in self.dimensions:
                     raise ValueError(
                         f"shape must consist of numbers and dimensions: got {axis!r} for {entry.symbol}"
                     )
+        # On these pages a symbol needs an entry for its place.
+        self.pages = {w.partition("#")[0] for e in self.entries for w in e.where}
 
     @cached_property
     def axis_names(self) -> set[str]:
         """What a shape in a docstring may be made of."""
         names = {name for entry in self.dimensions.values() for name in entry.names}
         return names | set(self.axes)
-
-    @cached_property
-    def by_symbol(self) -> dict[Symbol, list[Entry]]:
-        held: dict[Symbol, list[Entry]] = {}
-        for entry in self.entries:
-            for symbol in entry.symbols:
-                held.setdefault(symbol, []).append(entry)
-        return held
-
-    @cached_property
-    def pages(self) -> set[str]:
-        """Pages that entries speak of: there a symbol needs an entry for its place."""
-        return {
-            place.partition("#")[0] for entry in self.entries for place in entry.where
-        }
-
-    def home(self, entry: Entry) -> str:
-        """Name the heading that an entry stands under: the page that introduces it, or passages."""
-        page = entry.where[0].removeprefix(self.folder).partition("#")[0]
-        return "passages" if entry in self.passages else page
 
     def knows(self, symbol: Symbol) -> bool:
         """Whether a symbol needs no entry, or has one for any place."""
@@ -157,15 +126,9 @@ class Source:
     def find(
         self, symbol: Symbol, places: list[str]
     ) -> list[tuple[Entry, Symbol, str]]:
-        """Return the entries for a symbol, each with its own name for symbol and place.
+        """Return the entries for a symbol in places, outermost first: each with its symbol and place.
 
         The symbol with its mark comes before the bare one, and inner places before outer.
-
-        Parameters
-        ----------
-        symbol : Symbol
-        places : list of str
-            What it stands in, outermost first.
         """
         for sought in dict.fromkeys((symbol, symbol.bare)):
             for place in reversed(places):
@@ -184,10 +147,6 @@ class Use(NamedTuple):
     inside: tuple[tuple[str, str], ...] = ()
 
     @property
-    def words(self) -> str:
-        return textwrap.shorten(self.tex, 70)
-
-    @property
     def places(self) -> list[str]:
         return [self.page, *(f"{self.page}#{one}" for one, _ in self.inside)]
 
@@ -204,26 +163,19 @@ def faults(source: Source, uses: Iterable[Use]) -> Iterator[Fault]:
     """Compare the mathematics of all pages with the source."""
     needed = set()
     for use in uses:
+        words, where = textwrap.shorten(use.tex, 70), (use.page, use.line)
         for symbol in dict.fromkeys(symbols(use.tex)):
             found = source.find(symbol, use.places)
             needed |= {(entry, part) for entry, *parts in found for part in parts}
             strict = use.page in source.pages and symbol.name not in source.free
             if not found and (strict or not source.knows(symbol)):
-                yield Fault(
-                    f"{symbol} has no meaning in ${use.words}$", use.page, use.line
-                )
-            if sum(not entry.apart for entry, *_ in found) > 1:
-                yield Fault(
-                    f"{symbol} has two meanings in ${use.words}$", use.page, use.line
-                )
+                yield Fault(f"{symbol} has no meaning in ${words}$", *where)
+            if len(found) > 1:
+                yield Fault(f"{symbol} has two meanings in ${words}$", *where)
         for symbol, axes in stated_shapes(use.tex):
             for entry, *_ in source.find(symbol, use.places):
                 if entry.shape is not None and entry.shape != axes:
-                    yield Fault(
-                        f"{symbol} has shape {entry.shape}, not {axes}",
-                        use.page,
-                        use.line,
-                    )
+                    yield Fault(f"{symbol} has shape {entry.shape}, not {axes}", *where)
     for entry in source.entries:
         for part in (*entry.symbols, *entry.where):
             if (entry, part) not in needed:
@@ -232,22 +184,14 @@ def faults(source: Source, uses: Iterable[Use]) -> Iterator[Fault]:
                 )
 
 
-def introductions(
-    source: Source, uses: Iterable[Use]
-) -> list[dict[str, tuple[str, str]]]:
-    """Find the first use of each entry in each of its places: the id and title of what it stands in."""
-    first: dict[Entry, dict[str, tuple[str, str]]] = {
-        entry: {} for entry in source.entries
-    }
+def introductions(source: Source, uses: Iterable[Use]) -> dict[Entry, tuple[str, str]]:
+    """Find where each entry's own page uses it first: the id and title of what it stands in."""
+    first: dict[Entry, tuple[str, str]] = {}
     for use in uses:
         titled = [(one, title) for one, title in use.inside if title]
         for symbol in symbols(use.tex) if titled else []:
             for entry, _, place in source.find(symbol, use.places):
-                named = [
-                    (one, title) for one, title in titled if place.endswith(f"#{one}")
-                ]
-                first[entry].setdefault(place, (named or titled)[-1])
-    return [
-        {place: first[entry].get(place, ("", "")) for place in entry.where}
-        for entry in source.entries
-    ]
+                if use.page == entry.page:
+                    named = [t for t in titled if place == f"{use.page}#{t[0]}"]
+                    first.setdefault(entry, (named or titled)[-1])
+    return first

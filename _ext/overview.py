@@ -4,28 +4,24 @@ The directive ``{overview}`` holds the map: a list of the stages of the chapter'
 links to its sections. Before it stand facts that are computed: the time to read the chapter, the time
 that its cells took when they ran, the earlier chapters that it refers to. A section that is missing on
 the map, or out of order, is a warning: it breaks the build.
+
+Why our own: sphinx-reading-time and the like count words alone, and no extension checks a map.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
 
 from docutils import nodes
-from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
-from sphinx.util import docname_join, logging
+from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 LOG = logging.getLogger(__name__)
 
 # To study is slower than to read (238 words a minute, Brysbaert 2019), and not only words take time.
-WORDS_A_MINUTE = 180
-SECONDS_A_FORMULA = 20
-SECONDS_A_FIGURE = 20
-SECONDS_A_LINE_OF_CODE = 4
-LINKS = (addnodes.pending_xref, nodes.reference)
+SECONDS = {"words": 1 / 3, "formulas": 20, "figures": 20, "lines of code": 4}
 
 
 class PendingFacts(nodes.General, nodes.Element):
@@ -43,48 +39,27 @@ class OverviewDirective(SphinxDirective):
         return [box]
 
 
-@dataclass
-class Effort:
-    """What there is to read on a page, exercises and printed outputs left out."""
-
-    words: int = 0
-    formulas: int = 0
-    figures: int = 0
-    lines_of_code: int = 0
-    exercises: int = 0
-
-    @property
-    def minutes(self) -> int:
-        """Minutes of study."""
-        seconds = (
-            60 * self.words / WORDS_A_MINUTE
-            + SECONDS_A_FORMULA * self.formulas
-            + SECONDS_A_FIGURE * self.figures
-            + SECONDS_A_LINE_OF_CODE * self.lines_of_code
-        )
-        return max(1, round(seconds / 60))
-
-
-def effort(node: nodes.Element, found: Effort | None = None) -> Effort:
-    """Count what there is to read in a node."""
-    found = found or Effort()
+def contents(node: nodes.Element) -> Counter[str]:
+    """Count what there is to read in a node; exercises, folded code and printed outputs are left out."""
+    found: Counter[str] = Counter()
+    folded = "input" in node.get("hide_mode", "")
     for child in node.children:
         kind = type(child).__name__
-        classes = child.get("classes", []) if isinstance(child, nodes.Element) else []
+        classes = [] if isinstance(child, nodes.Text) else child.get("classes", [])
         if kind.startswith("exercise"):
-            found.exercises += 1
-        elif kind.startswith("solution") or "overview" in classes:
+            found["exercises"] += 1
+        elif kind.startswith(("solution", "HideCode")) or "overview" in classes:
             continue
         elif "cell_output" in classes:
-            found.figures += len(list(child.findall(nodes.image)))
+            found["figures"] += len(list(child.findall(nodes.image)))
         elif isinstance(child, nodes.math_block):
-            found.formulas += 1
+            found["formulas"] += 1
         elif isinstance(child, nodes.literal_block):
-            found.lines_of_code += len(child.astext().splitlines())
+            found["lines of code"] += len(child.astext().splitlines())
         elif isinstance(child, nodes.Text):
-            found.words += len(child.split())
-        else:
-            effort(child, found)
+            found["words"] += len(child.split())
+        elif not (folded and "cell_input" in classes):
+            found += contents(child)
     return found
 
 
@@ -97,97 +72,59 @@ def numbered_pages(env: BuildEnvironment) -> dict[str, int]:
     }
 
 
-def collect(app: Sphinx, env: BuildEnvironment) -> None:
-    """Once all pages are read and numbered, count what each chapter holds."""
-    env.chapter_facts = {}
-    for page in numbered_pages(env):
-        doctree = env.get_doctree(page)
-        env.chapter_facts[page] = {
-            "effort": effort(doctree),
-            "seconds": env.nb_metadata.get(page, {})
-            .get("exec_data", {})
-            .get("runtime"),
-            "refers_to": set(_referred(env, doctree, page)) - {page},
-        }
-        if boxes := list(doctree.findall(lambda node: "chapter-map" in _classes(node))):
-            _check_map(doctree, boxes[0], page)
-        else:
-            LOG.warning("a chapter begins with its {overview}", location=page)
-
-
-def _classes(node: nodes.Node) -> list[str]:
-    return node.get("classes", []) if isinstance(node, nodes.Element) else []
-
-
-def _referred(
-    env: BuildEnvironment, doctree: nodes.document, page: str
-) -> Iterator[str]:
-    """Name the pages that hold what a page refers to by label or by name."""
-    labels = env.domains["std"].labels | env.domains["std"].anonlabels
-    for link in doctree.findall(addnodes.pending_xref):
-        target = link["reftarget"]
-        if (other := docname_join(page, target)) in env.all_docs:
-            yield other
-        elif target in env.all_docs:
-            yield target
-        elif target.lower() in labels:
-            yield labels[target.lower()][0]
-
-
-def _check_map(doctree: nodes.document, plan: nodes.Element, page: str) -> None:
-    """Warn if a map is not that of its page."""
-    (top,) = (node for node in doctree.children if isinstance(node, nodes.section))
-    sections = [node for node in top.children if isinstance(node, nodes.section)]
-    links = list(plan.findall(lambda node: isinstance(node, LINKS)))
-    if found := difference(links, sections):
-        LOG.warning("%s", found, location=page)
-
-
-def difference(links: list[nodes.Element], sections: list[nodes.section]) -> str:
-    """Say how a map differs from the sections; it names each of them once and in order."""
-    named = [str(link.get("reftarget") or link.get("refid")).lower() for link in links]
-    ids = [section["ids"] for section in sections]
-    if len(named) == len(ids) and all(map(_is_one_of, named, ids)):
-        return ""
-    wanted = ", ".join(names[0] for names in ids)
-    return f"the map names {', '.join(named)}, the sections are {wanted}"
-
-
-def _is_one_of(name: str, ids: list[str]) -> bool:
-    return name in ids or nodes.make_id(name) in ids
-
-
 def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Put the facts where they were asked for."""
-    for pending in list(doctree.findall(PendingFacts)):
-        facts = app.env.chapter_facts[docname]
-        counted, chapters = facts["effort"], numbered_pages(app.env)
-        before = [
-            page
-            for page in sorted(
-                facts["refers_to"], key=lambda page: chapters.get(page, 0)
-            )
-            if chapters.get(page, chapters[docname]) < chapters[docname]
-        ]
+    """Check the map of a chapter, and put the facts before it."""
+    chapters = numbered_pages(app.env)
+    if docname not in chapters:
+        return
+    boxes = list(doctree.findall(PendingFacts))
+    if not boxes:
+        LOG.warning("a chapter begins with its {overview}", location=docname)
+    for pending in boxes:
+        (top,) = (node for node in doctree.children if isinstance(node, nodes.section))
+        plan = pending.next_node(descend=False, siblings=True)
+        if fault := difference(plan, [n for n in top if isinstance(n, nodes.section)]):
+            LOG.warning("%s", fault, location=docname)
+        found = contents(app.env.get_doctree(docname))
+        seconds = sum(each * found[kind] for kind, each in SECONDS.items())
+        about = app.env.nb_metadata.get(docname, {}).get("exec_data", {})
         line = nodes.paragraph(classes=["chapter-facts"])
-        line += nodes.Text(f"To read: {_duration(60 * counted.minutes)}. ")
-        line += nodes.Text(f"To run: {_duration(facts['seconds'])}. ")
-        line += nodes.Text(f"Exercises: {counted.exercises}. ")
-        line += nodes.Text("Builds on: ")
-        line += _links(app, docname, before, chapters)
+        line += nodes.Text(f"To read: {_duration(60 * max(1, round(seconds / 60)))}. ")
+        line += nodes.Text(f"To run: {_duration(about.get('runtime'))}. ")
+        line += nodes.Text(f"Exercises: {found['exercises']}. Builds on: ")
+        links = {
+            link.get("refuri", "").partition("#")[0]
+            for link in _links(doctree)
+            if "claim" not in link["classes"]
+        }
+        before = []
+        for page, number in sorted(chapters.items(), key=lambda item: item[1]):
+            uri = app.builder.get_relative_uri(docname, page)
+            if uri in links and number < chapters[docname]:
+                text = f"Chapter {number}"
+                before.append(nodes.reference("", text, refuri=uri, internal=True))
+        for place, link in enumerate(before or [nodes.Text("no other chapter")]):
+            line += [nodes.Text(", " if place else ""), link]
+        line += nodes.Text(".")
         pending.replace_self(line)
 
 
-def _links(
-    app: Sphinx, docname: str, pages: list[str], chapters: dict[str, int]
-) -> Iterator[nodes.Node]:
-    if not pages:
-        yield nodes.Text("no other chapter.")
-    for place, page in enumerate(pages):
-        uri = app.builder.get_relative_uri(docname, page)
-        text = f"Chapter {chapters[page]}"
-        yield nodes.reference("", text, refuri=uri, internal=True)
-        yield nodes.Text("." if place == len(pages) - 1 else ", ")
+def _links(node: nodes.Element) -> list[nodes.reference]:
+    return list(node.findall(nodes.reference))
+
+
+def difference(plan: nodes.Element, sections: list[nodes.section]) -> str:
+    """Say how a map differs from the sections; it names each of them once and in order."""
+    named = [
+        link.get("refid") or link.get("refuri", "").partition("#")[2]
+        for link in _links(plan)
+    ]
+    ids = [section["ids"] for section in sections]
+    fits = [name in one for name, one in zip(named, ids, strict=False)]
+    if len(named) == len(ids) and all(fits):
+        return ""
+    wanted = ", ".join(names[0] for names in ids)
+    return f"the map names {', '.join(named)}, the sections are {wanted}"
 
 
 def _duration(seconds: float | None) -> str:
@@ -204,6 +141,5 @@ def _duration(seconds: float | None) -> str:
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_node(PendingFacts)
     app.add_directive("overview", OverviewDirective)
-    app.connect("env-check-consistency", collect)
     app.connect("doctree-resolved", resolve)
-    return {"parallel_read_safe": False, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,41 +1,34 @@
 """Sphinx extension: what a link to a page shows elsewhere: title, description and a picture.
 
-The description is the line ``description:`` at the head of a page; a page of the book without one is a
-warning. The picture is drawn from both. Where a link is pasted, only whole addresses work: the
-environment variable ``BOOK_URL`` names that of the published book, and a copy built without it does
-without.
+It exists because sphinxext-opengraph describes a page by its first paragraph, on a card with Sphinx's logo,
+and names pictures by addresses that only a published book has. Here the line ``description:`` at the head
+of a page describes it (a page without one is a warning), and the picture shows it. Where a link is pasted,
+only whole addresses work: the environment variable ``BOOK_URL`` names that of the published book.
 """
 
 from __future__ import annotations
 
 import os
-import textwrap
 from html import escape
 from pathlib import Path
+from textwrap import fill
 
 from matplotlib import style
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.util import logging
 
-from zoolib.plots import LIGHT
+from zoolib.book.plots import LIGHT
 
 LOG = logging.getLogger(__name__)
-FOLDER = "_images/previews"
 WIDTH, HEIGHT, DPI = 1200, 630, 100
 # The book in two lines: one shop learns when the world changes, the other stopped.
 LEARNS = (
-    (0.0, 0.55),
-    (0.12, 0.62),
-    (0.40, 0.62),
-    (0.44, 0.80),
-    (0.70, 0.80),
-    (0.74, 0.95),
-    (1.0, 0.95),
+    (0.0, 0.12, 0.40, 0.44, 0.70, 0.74, 1.0),
+    (0.1, 0.13, 0.13, 0.2, 0.2, 0.26, 0.26),
 )
-STOPPED = ((0.0, 0.55), (0.12, 0.62), (0.40, 0.62), (0.42, 0.45), (1.0, 0.45))
+STOPPED = (0.0, 0.12, 0.40, 0.42, 1.0), (0.1, 0.13, 0.13, 0.06, 0.06)
 
 
 def use_address(app: Sphinx, config: Config) -> None:
@@ -55,7 +48,7 @@ def add_tags(
         LOG.warning("a page needs a line `description:` at its head", location=pagename)
         return
     name, title = app.config.html_title, app.env.titles[pagename].astext()
-    picture = f"{FOLDER}/{pagename.replace('/', '-')}.png"
+    picture = f"_images/previews/{pagename.replace('/', '-')}.png"
     draw(Path(app.outdir, picture), name, title, description)
     base = app.config.html_baseurl
     tags = {
@@ -63,17 +56,14 @@ def add_tags(
         "og:type": "book" if pagename == app.config.root_doc else "article",
         "og:title": title,
         "og:description": description,
-        "og:image": f"{base}{picture}" if base else context["pathto"](picture, 1),
+        "og:image": base + picture if base else context["pathto"](picture, 1),
         "og:image:alt": f"{name}: {title}",
         "og:image:width": str(WIDTH),
         "og:image:height": str(HEIGHT),
     }
     if base:
         tags["og:url"] = base + app.builder.get_target_uri(pagename)
-    lines = [
-        f'<meta property="{key}" content="{escape(text)}">'
-        for key, text in tags.items()
-    ]
+    lines = [f'<meta property="{k}" content="{escape(v)}">' for k, v in tags.items()]
     lines += [
         f'<meta name="description" content="{escape(description)}">',
         '<meta name="twitter:card" content="summary_large_image">',
@@ -85,25 +75,16 @@ def add_tags(
 def draw(target: Path, name: str, title: str, description: str) -> None:
     """Draw the picture of a page: its words, above the two lines of the book."""
     figure = Figure(figsize=(WIDTH / DPI, HEIGHT / DPI), dpi=DPI, facecolor="white")
-    FigureCanvasAgg(figure)
-    ax = figure.add_axes((0, 0, 1, 1))
-    ax.set(xlim=(0, 1), ylim=(0.3, 2.8))
+    ax = figure.add_axes((0, 0, 1, 1), xlim=(0, 1), ylim=(0, 1))
     ax.axis("off")
     for line, color in ((STOPPED, "orange"), (LEARNS, "blue")):
-        ax.plot(*zip(*line, strict=True), color=LIGHT[color], linewidth=7, alpha=0.6)
-    words = {"ha": "left", "va": "top", "transform": ax.transAxes}
-    ax.text(0.06, 0.92, name, fontsize=24, color=LIGHT["muted"], **words)
-    ax.text(
-        0.06, 0.82, textwrap.fill(title, 30), fontsize=44, color=LIGHT["ink"], **words
-    )
-    ax.text(
-        0.06,
-        0.46,
-        textwrap.fill(description, 68),
-        fontsize=22,
-        color=LIGHT["ink"],
-        **words,
-    )
+        ax.plot(*line, color=LIGHT[color], linewidth=7, alpha=0.6)
+    for height, words, size, color in (
+        (0.92, name, 24, "muted"),
+        (0.82, fill(title, 30), 44, "ink"),
+        (0.46, fill(description, 68), 22, "ink"),
+    ):
+        ax.text(0.06, height, words, fontsize=size, color=LIGHT[color], va="top")
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, metadata={"Software": None})
 

@@ -3,21 +3,27 @@ r"""Find the symbols in a piece of TeX, and the shapes that it states.
 A symbol is a letter with its accent or alphabet and its subscript: ``\hat\theta_a`` is one, and the
 ``a`` in its subscript another. Operators and relations are symbols too, by the names of their commands,
 and so are functions, such as ``\mathrm{KL}``. Words in ``\text``, digits, brackets and spaces are none.
+
+Why our own: parsers of TeX (pylatexenc, SymPy's) give its tree or its algebra; what is one symbol and
+what a mark of one is a convention of this book, and needs no tree.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
-TOKEN = re.compile(r"\\[A-Za-z]+|\\.|[A-Za-z]|\d+|[^\sA-Za-z\d]", re.DOTALL)
-ACCENTS = {"\\hat", "\\tilde", "\\bar", "\\mathcal", "\\mathbb"}
-FUNCTIONS = {"\\mathrm", "\\operatorname"}
-WORDS = {"\\text", "\\begin", "\\end"}
-LAYOUT = re.compile(
-    r"\\(left|right|[bB]ig[lrm]?|q?quad|t?frac|sqrt|underbrace|[lr]?Vert|[lr]ceil|[^A-Za-z])"
+BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}"
+ARGUMENT = rf"\s*(?:{BRACES}|\\(?:text|mathrm|hat|bar)\s*{BRACES}|\\[A-Za-z]+|\S)"
+NAME = rf"\\(?:hat|tilde|bar|mathcal|mathbb|mathrm|operatorname){ARGUMENT}|\\[A-Za-z]+|[A-Za-z]"
+SYMBOL = rf"(?P<name>{NAME})(?P<scripts>(?:\s*(?:[_^]{ARGUMENT}|'))*)"
+WORDS = rf"\\(?:text|begin|end)\s*(?P<words>{BRACES})"
+LAYOUT = (
+    r"\\(?:left|right|[bB]ig[lrm]?|q?quad|t?frac|sqrt|underbrace|[lr]?Vert|[lr]ceil)(?![A-Za-z])"
+    r"|\\[^A-Za-z]"
 )
+SCAN = re.compile(f"{WORDS}|{LAYOUT}|{SYMBOL}", re.DOTALL)
 
 
 class Symbol(NamedTuple):
@@ -40,83 +46,53 @@ class Symbol(NamedTuple):
 
 def symbols(tex: str) -> list[Symbol]:
     """List the symbols of a formula in their order, those in subscripts too."""
-    return list(_scan(TOKEN.findall(tex)))
+    return list(_scan(tex))
 
 
 def single(tex: str) -> Symbol | None:
     r"""Return the symbol that a formula consists of, or None: ``\hat\theta_a``, but not ``A^{-1} b``."""
-    tokens = [t for t in TOKEN.findall(tex) if not LAYOUT.fullmatch(t)]
-    symbol, _, after = _read(tokens, 0) if tokens else (None, [], 0)
-    return symbol if after == len(tokens) else None
+    found = re.fullmatch(rf"\s*{SYMBOL}\s*", re.sub(LAYOUT, "", tex), re.DOTALL)
+    return _symbol(found) if found else None
 
 
 def stated_shapes(tex: str) -> Iterator[tuple[Symbol, list[str]]]:
     r"""Find ``X \in \mathbb{R}^{m \times d}`` and ``X = … \in \mathbb{R}^d``: the symbol and its axes."""
     for part in re.split(r",(?![^{]*\})|&|\\\\|\\qquad|\\quad", tex):
         left, _, right = part.partition(r"\in")
-        found = re.match(r"\s*\\mathbb\s*\{?R\}?\s*\^", right)
+        found = re.match(rf"\s*\\mathbb\s*\{{?R\}}?\s*\^({ARGUMENT})", right)
         symbol = single(left.partition("=")[0])
         if found and symbol:
-            axes, _ = _argument(TOKEN.findall(right[found.end() :]), 0)
-            yield symbol, "".join(axes).split(r"\times")
+            yield symbol, _content(found[1]).split(r"\times")
 
 
-def _scan(tokens: Sequence[str]) -> Iterator[Symbol]:
-    at = 0
-    while at < len(tokens):
-        symbol, inside, at = _read(tokens, at)
-        if symbol:
-            yield symbol
-        yield from _scan(inside)
+def _scan(tex: str) -> Iterator[Symbol]:
+    for found in SCAN.finditer(tex):
+        if found["words"]:
+            for formula in re.findall(r"\$(.*?)\$", found["words"]):
+                yield from _scan(formula)
+        elif found["name"]:
+            yield _symbol(found)
+            yield from _scan(found["scripts"])
 
 
-def _read(tokens: Sequence[str], at: int) -> tuple[Symbol | None, list[str], int]:
-    """Read what stands at a place: a symbol or None, tokens inside it to be read, the place after it."""
-    token = tokens[at]
-    if token in WORDS:
-        words, after = _argument(tokens, at + 1)
-        return None, _formulas(words), after
-    if token in ACCENTS | FUNCTIONS:
-        letters, after = _argument(tokens, at + 1)
-        token = f"{token}{{{''.join(letters)}}}"
-    elif token[-1].isalpha() and not LAYOUT.fullmatch(token):
-        after = at + 1
-    else:
-        return None, [], at + 1
-    mark, inside = "", []
-    while after < len(tokens) and tokens[after] in "_^'":
-        kind = tokens[after]
-        script, after = ([], after + 1) if kind == "'" else _argument(tokens, after + 1)
-        inside += script
-        if kind == "_" or script == ["*"]:
-            mark += kind + _braced([t for t in script if not LAYOUT.fullmatch(t)])
-    return Symbol(token, mark), inside, after
+def _symbol(found: re.Match[str]) -> Symbol:
+    name = found["name"]
+    if accented := re.fullmatch(rf"(\\[a-z]+)({ARGUMENT})", name, re.DOTALL):
+        command, inside = accented.groups()
+        if not re.fullmatch(r"\\[A-Za-z]+", name):
+            name = f"{command}{{{_content(inside)}}}"
+    mark = ""
+    for kind, script in re.findall(rf"([_^])({ARGUMENT})", found["scripts"]):
+        inside = _content(script)
+        if kind == "_" or inside == "*":
+            one = re.fullmatch(r"\w|\d+|\\[A-Za-z]+|\*", inside)
+            mark += kind + (inside if one else f"{{{inside}}}")
+    return Symbol(name, mark)
 
 
-def _argument(tokens: Sequence[str], at: int) -> tuple[list[str], int]:
-    """Return the tokens of the argument at a place, without its braces, and the place after it."""
-    if at >= len(tokens):
-        return [], at
-    if tokens[at] in ACCENTS | FUNCTIONS | WORDS:
-        _, after = _argument(tokens, at + 1)
-        return list(tokens[at:after]), after
-    if tokens[at] != "{":
-        return [tokens[at]], at + 1
-    depth = 0
-    for after in range(at, len(tokens)):
-        depth += (tokens[after] == "{") - (tokens[after] == "}")
-        if depth == 0:
-            return list(tokens[at + 1 : after]), after + 1
-    return list(tokens[at + 1 :]), len(tokens)
-
-
-def _formulas(words: list[str]) -> list[str]:
-    """Keep what stands between dollars inside words."""
-    inside = [i for i, token in enumerate(words) if token == "$"]
-    return [
-        t for a, b in zip(inside[::2], inside[1::2], strict=False) for t in words[a:b]
-    ]
-
-
-def _braced(tokens: list[str]) -> str:
-    return tokens[0] if len(tokens) == 1 else f"{{{''.join(tokens)}}}"
+def _content(argument: str) -> str:
+    """Take off the braces of an argument, its layout and its spaces."""
+    argument = argument.strip()
+    if re.fullmatch(BRACES, argument, re.DOTALL):
+        argument = argument[1:-1]
+    return re.sub(r"\s", "", re.sub(LAYOUT, "", argument))

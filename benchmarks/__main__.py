@@ -1,11 +1,12 @@
 """Every contest in one run.
 
     make bench
-    python -m benchmarks [--json FILE] [--only NAME ...] [--rounds N] [--full]
+    python -m benchmarks [--json FILE] [--only NAME ...] [--rounds N]
 
-Each row is a work that zoolib, its plain form, other libraries and the machine's own limit do in turn, on
-one core; what is printed are the seconds of the others over zoolib's, medians of rounds with 95 %
-intervals. At the end it says which promises were not kept; another machine may keep others.
+Each row is a piece of work that zoolib, its plain form, other libraries and the machine's own limit do in
+turn, on one core. Printed are the seconds of the others over zoolib's: medians of the rounds with 95 %
+intervals. The last line says which promises were not kept. It is a report and no gate: another machine may
+keep others.
 """
 
 from __future__ import annotations
@@ -21,27 +22,25 @@ from typing import Any
 from benchmarks.contest import Row, measure
 from benchmarks.machine import description
 from benchmarks.peers import distributions
-from zoolib._files import write_whole
+from zoolib._support.files import write_whole
 
 MODULES = (
     "static_recommender",
     "linear_agents",
     "neural_agents",
     "retrieval",
-    "gauntlet",
     "service",
 )
 
 
-def rows(modules: list[str], full: bool) -> Iterator[Row]:
+def rows(modules: list[str]) -> Iterator[Row]:
     """Yield the rows of some modules, each made when its turn comes."""
     for name in modules:
-        module = importlib.import_module(f"benchmarks.{name}")
-        yield from module.rows(full) if name == "gauntlet" else module.rows()
+        yield from importlib.import_module(f"benchmarks.{name}").rows()
 
 
 def lines(result: dict[str, Any]) -> Iterator[str]:
-    """Yield what the terminal says of a measured row."""
+    """Yield what the terminal shows of a measured row."""
     own = result["contestants"]["zoolib"]["seconds"]
     yield f"{result['name']}: {own * 1e6:,.3g} µs for {result['unit']}"
     for name, one in result["contestants"].items():
@@ -76,16 +75,13 @@ def _verdict(promise: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="also write everything to this file")
-    parser.add_argument("--rounds", type=int, default=11, help="timed rounds a row")
+    parser.add_argument("--rounds", type=int, default=11, help="timed rounds per row")
     parser.add_argument("--only", nargs="+", choices=MODULES, default=list(MODULES))
-    parser.add_argument(
-        "--full", action="store_true", help="play the plain gauntlet to its end, too"
-    )
     arguments = parser.parse_args()
     start, measured = time.perf_counter(), []
     machine = description(distributions())
     print(f"{machine['processor']}, Python {machine['python']}", flush=True)
-    for row in rows(arguments.only, arguments.full):
+    for row in rows(arguments.only):
         measured.append(measure(row, arguments.rounds))
         print("\n".join(lines(measured[-1])), flush=True)
     took = time.perf_counter() - start

@@ -1,8 +1,8 @@
-"""Contests: several ways of doing one work, timed in turn, so that what disturbs one disturbs all.
+"""Contests: several ways of doing the same work, timed in turn, so that a disturbance hits them all.
 
-A `Row` names the work and who does it: zoolib, the plain textbook form, other libraries, and the machine
-itself, which only reads the bytes or multiplies the numbers that the work cannot do without. `measure`
-lets them run round by round. What counts are ratios to zoolib's time in the same round.
+A `Row` names the work and the contestants: zoolib, the plain textbook form, other libraries, and the
+machine itself, which only reads the bytes or multiplies the numbers that the work cannot do without.
+`measure` lets them run round by round. What counts is the ratio to zoolib's time in the same round.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zoolib import Estimate, median_interval
-from zoolib._threads import one_thread
+from zoolib._support.threads import one_thread
 
 FASTEST_PEER = "fastest peer"
 LEAST_SECONDS = 0.08  # of a run
@@ -27,13 +27,13 @@ class Contestant:
     Attributes
     ----------
     run : callable
-        Does the work for a while, and returns how many units of it were done.
+        Does the work for a while and returns the number of units done.
     kind : {"zoolib", "variant", "naive", "peer", "limit"}
-        Who it is. A variant is zoolib with another option; a peer is another library at the same work; a
-        limit only moves the bytes, or only multiplies the numbers, of one unit.
+        A variant is zoolib with another option; a peer is another library; a limit only moves the bytes,
+        or only multiplies the numbers, of one unit.
     difference : float, optional
-        Largest difference of a score from zoolib's after the same data, each as a part of 1 + |score|;
-        None where scores cannot be compared, which the note then explains.
+        Largest difference of a score from zoolib's after the same data, relative to 1 + |score|;
+        None where scores are not compared.
     note : str, default ""
         How it is driven, and what the reader should know.
     """
@@ -53,7 +53,7 @@ class Absent:
 
 @dataclass(frozen=True)
 class Promise:
-    """What a row must reach.
+    """What a row should reach.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Row:
     name : str
         Unique, for example ``"disjoint 50 × 9"``.
     unit : str
-        What is done once, for example ``"a decision and its update"``.
+        What is timed, for example ``"a decision and its update"``.
     contestants : dict of str to Contestant or Absent
         By name; one of them is ``"zoolib"``.
     sizes : dict of str to int
@@ -93,9 +93,9 @@ class Row:
     series : str, default ""
         Rows of one series show how the cost grows with one size.
     promises : tuple of Promise, default ()
-        What must hold.
+        What the row should reach: reported, and no gate.
     figures : dict of str to float
-        What was measured beside the ratios, for example ``{"p99_ms": 3.2}``.
+        What was measured besides the ratios, for example ``{"p99_ms": 3.2}``.
     """
 
     name: str
@@ -114,16 +114,8 @@ def seconds(task: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def median_ratio(
-    long: Callable[[], object], short: Callable[[], object], repeats: int
-) -> float:
-    """Seconds of `long` over seconds of `short`: the median of pairs run in turn, after one for warmth."""
-    pairs = [seconds(long) / seconds(short) for _ in range(1 + repeats)]
-    return statistics.median(pairs[1:])
-
-
 def for_a_while(step: Callable[[], object], units: float = 1) -> Callable[[], float]:
-    """Return a contestant's run: steps of so many units until the clock has moved enough."""
+    """Return a contestant's run: steps of `units` each until `LEAST_SECONDS` are over."""
 
     def run() -> float:
         done, stop = 0, time.perf_counter() + LEAST_SECONDS
@@ -137,13 +129,13 @@ def for_a_while(step: Callable[[], object], units: float = 1) -> Callable[[], fl
 
 @one_thread()
 def measure(row: Row, rounds: int = 11) -> dict[str, Any]:
-    """Let all contestants run in turn, after one round for warmth; return what JSON can hold.
+    """Let all contestants run in turn, after a round that warms up; return what JSON can hold.
 
     Returns
     -------
     dict
-        The row's labels and, for each contestant, its seconds a unit, in each of the rounds and their
-        median, and the ratio of its seconds to zoolib's in the same round: median and 95 % interval.
+        The row's labels and, for each contestant, its seconds per unit, in each round and in the median,
+        and the ratio of its seconds to zoolib's in the same round: median and 95 % interval.
     """
     present = {
         name: one

@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike
 from threadpoolctl import threadpool_info
 
 from benchmarks.contest import Contestant, for_a_while, seconds
-from zoolib._threads import one_thread
+from zoolib._support.threads import one_thread
 
 # What zoolib itself stands on; the peers' distributions come from their registry.
 PACKAGES = ("zoolib", "numpy", "scipy", "torch", "faiss-cpu", "joblib", "pandas")

@@ -1,4 +1,4 @@
-"""One decision among a hundred thousand, a million and two million products.
+"""One decision among a hundred thousand to a million products.
 
 Exactly, by the upper confidence bound of every product; and in two stages, where an index proposes 500.
 The catalogue is clustered, as shops are; probes are tuned on one set of queries and judged on another.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import cycle
 
 import numpy as np
@@ -17,18 +16,18 @@ from numpy.typing import NDArray
 from benchmarks.contest import Contestant, Promise, Row
 from benchmarks.machine import multiplies, reads
 from zoolib import RidgePosterior
-from zoolib._threads import one_thread
-from zoolib.retrieval import Choice, ProductIndex, one_stage, two_stage
+from zoolib._support.threads import one_thread
+from zoolib.models.retrieval import Choice, ProductIndex, two_stage
 
 D, SHORTLIST, ALPHA, NOISE = 32, 500, 1.0, 0.5
-SIZES = (100_000, 1_000_000, 2_000_000)
+SIZES = (100_000, 300_000, 1_000_000)
 PROBES = (8, 16, 32, 64, 96, 128, 192, 256, 320, 384, 448, 512)
 TUNED_TO = 0.93  # a little above what is promised, since it is judged by other queries
 N_VISITORS = 200
-# What may be asked of the p99 of a decision, in milliseconds.
+# What the p99 of a decision should keep, in milliseconds of the recorded machine.
 EXACT_LIMITS = {100_000: 6.0}
 TWO_STAGE_LIMITS = {1_000_000: 2.0}
-LEAST_RECALL, LONGEST_BUILD = 0.92, 120.0
+LEAST_RECALL = 0.92
 
 
 def catalogue(n: int, seed: int) -> NDArray[np.float32]:
@@ -86,50 +85,41 @@ def whole_arrays(shop: Shop, u: NDArray) -> NDArray[np.float64]:
     return rows @ (A_inv @ shop.posterior.b) + ALPHA * widths
 
 
-def one_by_one(shop: Shop, u: NDArray) -> NDArray[np.float64]:
-    """Return all bounds, one product at a time."""
-    A_inv, scores = np.linalg.inv(shop.posterior.A), np.empty(len(shop.table))
-    theta = A_inv @ shop.posterior.b
-    for product, embedding in enumerate(shop.table):
-        x = u * embedding
-        scores[product] = x @ theta + ALPHA * np.sqrt(x @ A_inv @ x)
-    return scores
+def single_precision(shop: Shop, u: NDArray) -> NDArray[np.float32]:
+    """Return all bounds by matrix products in single precision, as Chapter 4 has them.
 
-
-@dataclass(frozen=True)
-class Spread:
-    """Milliseconds of decisions, by the clock and of this thread's computing.
-
-    Of several runs over all visitors the quietest counts, for each visitor: what else the machine does can
-    only make a decision look slower, and hits another visitor in each run.
+    By (u ∘ e)ᵀ A⁻¹ (u ∘ e) = eᵀ (u uᵀ ∘ A⁻¹) e the visitor is multiplied in once, not for every product.
     """
+    spread = (u[:, None] * shop.posterior.A_inv * u).astype(np.float32)
+    squared = np.vecdot(shop.table @ spread, shop.table)
+    width = np.sqrt(np.maximum(squared, 0))  # rounding may take it below
+    mean = (u * shop.posterior.mean).astype(np.float32)
+    return shop.table @ mean + np.float32(ALPHA) * width
 
-    clock: NDArray[np.float64]
-    computing: NDArray[np.float64]
 
-    @classmethod
-    def of(
-        cls, shop: Shop, choose: Callable[[NDArray], object], runs: int = 3
-    ) -> Spread:
-        """Time decisions for all visitors, after 20 for warmth."""
-        times = np.empty((2, runs, len(shop.visitors)))
-        for u in shop.visitors[:20]:
+def milliseconds(
+    shop: Shop, choose: Callable[[NDArray], object], runs: int = 3
+) -> dict[str, float]:
+    """Return p50 and p99 of decisions, by the clock and of this thread's computing, after 20 to warm up.
+
+    For each visitor the quietest of some runs counts: other programs only make a decision look slower.
+    """
+    times = np.empty((2, runs, len(shop.visitors)))
+    for u in shop.visitors[:20]:
+        choose(u)
+    for run in range(runs):
+        for place, u in enumerate(shop.visitors):
+            clock, computing = time.perf_counter(), time.thread_time()
             choose(u)
-        for run in range(runs):
-            for place, u in enumerate(shop.visitors):
-                clock, computing = time.perf_counter(), time.thread_time()
-                choose(u)
-                times[0, run, place] = time.perf_counter() - clock
-                times[1, run, place] = time.thread_time() - computing
-        return cls(*(1e3 * times))
-
-    def figures(self) -> dict[str, float]:
-        """Return medians and 99th percentiles in milliseconds."""
-        return {
-            f"{name}_p{percent}_ms": float(np.percentile(runs.min(axis=0), percent))
-            for name, runs in (("clock", self.clock), ("computing", self.computing))
-            for percent in (50, 99)
-        }
+            times[0, run, place] = time.perf_counter() - clock
+            times[1, run, place] = time.thread_time() - computing
+    return {
+        f"{name}_p{percent}_ms": float(np.percentile(1e3 * quietest, percent))
+        for name, quietest in zip(
+            ("clock", "computing"), times.min(axis=1), strict=True
+        )
+        for percent in (50, 99)
+    }
 
 
 def limit(limits: dict[int, float], n: int) -> tuple[Promise, ...]:
@@ -138,45 +128,39 @@ def limit(limits: dict[int, float], n: int) -> tuple[Promise, ...]:
 
 @one_thread()
 def exact_row(shop: Shop) -> Row:
-    """Compare ways of computing the bound of every product."""
+    """Compare ways of computing the upper confidence bound of every product."""
     n = len(shop.table)
-    index = ProductIndex(shop.table, n_threads=1)
 
-    def ours(u: NDArray) -> Choice:
-        return one_stage(index, shop.posterior, u, ALPHA)
+    def ours(u: NDArray) -> int:
+        return int(single_precision(shop, u).argmax())
 
     u = shop.visitors[0]
-    wanted, scores = whole_arrays(shop, u), ours(u).scores
+    wanted, scores = whole_arrays(shop, u), single_precision(shop, u)
     difference = float((np.abs(wanted - scores) / (1 + np.abs(scores))).max())
     few = max(1, 3_000_000 // n)
-    contestants = {
-        "zoolib": Contestant(shop.decide_over(few, ours), "zoolib"),
-        "naive: arrays as long as the catalogue": Contestant(
-            shop.decide_over(1, lambda u: whole_arrays(shop, u).argmax()),
-            "naive",
-            difference,
-            "In double precision, with an inverse a decision.",
-        ),
-        "limit: memory": reads(shop.table.nbytes, "The embeddings, read once."),
-        "limit: matmul": multiplies(
-            n * D * (D + 3) / 2,
-            np.float32,
-            "Each predicted reward takes d multiplications, each width d (d + 1) / 2 of them.",
-        ),
-    }
-    if n <= SIZES[0]:
-        contestants["naive: one product at a time"] = Contestant(
-            shop.decide_over(1, lambda u: one_by_one(shop, u).argmax()), "naive"
-        )
     return Row(
         f"exact choice, {n:,} products",
         "a decision",
-        contestants,
+        {
+            "zoolib": Contestant(shop.decide_over(few, ours), "zoolib"),
+            "naive, all arms at once": Contestant(
+                shop.decide_over(1, lambda u: whole_arrays(shop, u).argmax()),
+                "naive",
+                difference,
+                "In double precision, with an inverse per decision.",
+            ),
+            "limit: memory": reads(shop.table.nbytes, "The embeddings, read once."),
+            "limit: matmul": multiplies(
+                n * D * (D + 3) / 2,
+                np.float32,
+                "Each predicted reward takes d multiplications, each width d (d + 1) / 2 of them.",
+            ),
+        },
         {"products": n, "d": D},
         shop.seed,
         "exact choice",
         limit(EXACT_LIMITS, n),
-        Spread.of(shop, ours, 3 if n <= SIZES[0] else 1).figures(),
+        milliseconds(shop, ours, 3 if n <= SIZES[0] else 1),
     )
 
 
@@ -205,9 +189,7 @@ def two_stage_row(shop: Shop) -> Row:
                 shop.decide_over(few, decided_with(exact)), "variant"
             ),
             "no shortlist": Contestant(
-                shop.decide_over(
-                    few, lambda u: one_stage(exact, shop.posterior, u, ALPHA)
-                ),
+                shop.decide_over(few, lambda u: single_precision(shop, u).argmax()),
                 "variant",
             ),
             "limit: memory": reads(
@@ -220,10 +202,9 @@ def two_stage_row(shop: Shop) -> Row:
         (
             *limit(TWO_STAGE_LIMITS, n),
             Promise("recall_at_500", at_least=LEAST_RECALL),
-            Promise("build_seconds", below=LONGEST_BUILD),
         ),
         {
-            **Spread.of(shop, decided_with(index)).figures(),
+            **milliseconds(shop, decided_with(index)),
             "recall_at_500": float(recall),
             "build_seconds": build_seconds,
             "probes": index.n_probe,
@@ -239,9 +220,9 @@ def tune(index: ProductIndex, queries: NDArray) -> None:
             return
 
 
-def rows(sizes: tuple[int, ...] = SIZES) -> Iterator[Row]:
+def rows() -> Iterator[Row]:
     """Yield the rows of this benchmark."""
-    for n in sizes:
+    for n in SIZES:
         shop = Shop(n)
         yield exact_row(shop)
         yield two_stage_row(shop)

@@ -1,4 +1,4 @@
-"""How long the production loop takes: a choice, its parts, what the head learns, and the way to the disk.
+"""How long the production loop takes: a choice, its parts, an update of the agent, and the way to the disk.
 
 The database lies on the disk of the temporary folder, and "durable" is what this disk calls so.
 """
@@ -6,6 +6,7 @@ The database lies on the disk of the temporary folder, and "durable" is what thi
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from benchmarks.contest import Contestant, Promise, Row
 from zoolib import FeatureEngineer, ZooplusSimulator
-from zoolib._threads import one_thread
+from zoolib._support.threads import one_thread
 from zoolib.service import BanditService, Settings
 
 # What a call may take, in milliseconds, at the 99th percentile; the disk has no limit of ours.
@@ -42,7 +43,19 @@ def serve(n_visits: int, n_warm: int = 50) -> dict[str, list[float]]:
                 user = world.random_user()
                 decision = service.select(user)
                 service.reward(decision.event_id, world.reward(user, decision.arm))
-            return {name: list(kept) for name, kept in service.timings.items()}
+            parts = {name: list(kept) for name, kept in service.timings.items()}
+            return parts | {"network": embeddings(service, features, n_visits)}
+
+
+def embeddings(service: BanditService, features: FeatureEngineer, n: int) -> list:
+    """Return the seconds that the network of version v1 takes for each of n users."""
+    agent, seconds = service.agent("v1"), []
+    for user in range(n):
+        x = features.transform(user % 1000).astype(np.float32)
+        start = time.perf_counter()
+        agent.embed(x)
+        seconds.append(time.perf_counter() - start)
+    return seconds
 
 
 def latencies(n_visits: int) -> dict[str, float]:
@@ -61,7 +74,7 @@ def latencies(n_visits: int) -> dict[str, float]:
 
 
 @one_thread()
-def rows(n_visits: int = 2_000) -> Iterator[Row]:
+def rows(n_visits: int = 1_000) -> Iterator[Row]:
     """Yield the row of this benchmark."""
 
     def visits() -> int:

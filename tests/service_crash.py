@@ -17,11 +17,13 @@ import time
 from collections.abc import Iterator
 from multiprocessing import forkserver
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
+import zoolib.agents.neural_linear  # noqa: F401  PyTorch, loaded once for all children
 from zoolib import FeatureEngineer, ZooplusSimulator
-from zoolib._threads import one_thread
+from zoolib._support.threads import one_thread
 from zoolib.service import BanditService, DuplicateRewardError, Settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,10 +53,24 @@ def opened(path: Path, **options) -> BanditService:
         path,
         options.pop("features", FEATURES.transform),
         WORLD.n_products,
-        FEATURES.n_features,
+        options.pop("n_features", FEATURES.n_features),
         key=b"sixteen secret b",
         **{"settings": SETTINGS, "timer": lambda: 0.0} | options,
     )
+
+
+@contextlib.contextmanager
+def commits(service, before=None, after=None) -> Iterator[None]:
+    """Call functions before each transaction is on the disk, and after it."""
+    commit, nothing = service.store.commit, lambda: None
+
+    def told() -> None:
+        (before or nothing)()
+        commit()
+        (after or nothing)()
+
+    with mock.patch.object(service.store, "commit", told):
+        yield
 
 
 def start(target, *arguments):

@@ -11,7 +11,7 @@ from pathlib import Path
 import joblib
 
 from zoolib import LinUCBAgent, ZooplusSimulator, share_of_oracle, sweep
-from zoolib.experiment import ledger, sweeps
+from zoolib.experiments import sweeps
 
 
 class Noting(LinUCBAgent):
@@ -67,46 +67,37 @@ def live(path, folder, backend, say):
 
 def die_at(path, folder, moment, say):
     """Play and die at a moment that chance would seldom hit."""
-    append, write, outcomes = ledger.append_line, ledger.write_whole, sweeps._outcomes
-    appended = []
+    write, remove, tasks = sweeps.write_whole, sweeps.shutil.rmtree, []
 
-    def append_once(path, line):
-        appended.append(line)
-        if len(appended) == 7:
-            if moment == "in a line":
-                with open(path, "ab") as file:
-                    file.write(line[: len(line) // 2])
+    def write_and_die(file, put):
+        if joins := file == path:
+            if moment == "before the join":
                 die()
-            if moment == "before the end of a line":
-                with open(path, "ab") as file:
-                    file.write(line)
-                die()
-        append(path, line)
-        if moment == "after a line" and len(appended) == 7:
+        else:
+            tasks.append(file)
+        if moment == ("in the join" if joins else "in a task" * (len(tasks) == 7)):
+            write(file, lambda opened: (put(opened), opened.flush(), die()))
+        write(file, put)
+        if moment == (
+            "after the join" if joins else "after a task" * (len(tasks) == 7)
+        ):
             die()
 
-    def write_once(path, put):
-        if moment == "in the header" or (moment == "in the merge" and appended):
-            write(path, lambda file: (put(file), file.flush(), die()))
-        if moment == "before the merge" and appended:
+    def remove_and_die(folder):
+        if moment == "in the removal":
+            os.unlink(tasks[3])
             die()
-        write(path, put)
-        if moment == "after the header" or (moment == "after the merge" and appended):
-            die()
+        remove(folder)
 
-    ledger.append_line, ledger.write_whole = append_once, write_once
-    # As if the last had ended first: there is something to merge.
-    sweeps._outcomes = lambda tasks, *others: outcomes(tasks[::-1], *others)
+    sweeps.write_whole, sweeps.shutil.rmtree = write_and_die, remove_and_die
     play(path, folder, n_seeds=1, n_jobs=1)
 
 
 MOMENTS = [
-    "in the header",
-    "after the header",
-    "in a line",
-    "before the end of a line",
-    "after a line",
-    "before the merge",
-    "in the merge",
-    "after the merge",
+    "in a task",
+    "after a task",
+    "before the join",
+    "in the join",
+    "after the join",
+    "in the removal",
 ]

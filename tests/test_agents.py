@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from zoolib import FeatureEngineer, ZooplusSimulator
-from zoolib._random import stream
+from zoolib._support.generators import Uniforms, stream
+from zoolib._support.state import Stateful, from_bytes, to_bytes
 from zoolib.agents import (
     Agent,
     Context,
     EpsilonGreedyAgent,
+    HybridLinUCBAgent,
     LinearAgent,
     LinTSAgent,
     LinUCBAgent,
@@ -20,9 +22,8 @@ from zoolib.agents import (
     RandomAgent,
     RevealedContext,
     StaticAgent,
-    protocol,
+    base,
 )
-from zoolib.agents.protocol import Dice
 
 NAN, INF = float("nan"), float("inf")
 ALPHA, RIDGE = 0.7, 2.5
@@ -130,7 +131,7 @@ def test_only_the_last_steps_count_in_a_window_whichever_arms_they_showed():
         if n >= 33:
             short.update(*played)
     assert np.allclose(long.scores(contexts[0]), short.scores(contexts[0]), atol=1e-9)
-    assert len(long._recent) == 7
+    assert len(long._recent["x"]) == 7
 
 
 def test_a_discount_ticks_only_for_the_arm_shown():
@@ -314,11 +315,11 @@ def test_every_arm_finds_its_own_features_among_the_rows(data):
 def test_the_grouping_of_the_last_visitor_is_used_again(monkeypatch):
     grouped = []
 
-    def group(features, group=protocol._group):
+    def group(features, group=base._group):
         grouped.append(features)
         return group(features)
 
-    monkeypatch.setattr(protocol, "_group", group)
+    monkeypatch.setattr(base, "_group", group)
     agent = LinUCBAgent(4, 2, shared=True)
     for step in range(5):
         x = normal(step, 2, 2)
@@ -407,11 +408,11 @@ def test_the_seed_decides_what_is_left_to_chance(n_worlds):
     assert np.array_equal([agent.select(context) for _ in range(100)], choices(1))
 
 
-def test_each_world_throws_the_numbers_of_its_own_stream():
-    dice, single = Dice([4, 5], 2), Dice(5, None)
-    throws = np.array([dice.throw() for _ in range(2500)]).T
-    assert (throws == [stream(seed, "agent").random(2500) for seed in (4, 5)]).all()
-    assert [single.throw() for _ in range(2500)] == throws[1].tolist()
+def test_each_world_draws_the_numbers_of_its_own_stream():
+    both, single = Uniforms([4, 5], 2), Uniforms(5, None)
+    drawn = np.array([both.next() for _ in range(2500)]).T
+    assert (drawn == [stream(seed, "agent").random(2500) for seed in (4, 5)]).all()
+    assert [single.next() for _ in range(2500)] == drawn[1].tolist()
 
 
 def test_one_seed_serves_all_worlds_and_many_serve_one_each():
@@ -831,9 +832,11 @@ def test_a_window_and_no_discount_go_together():
     assert (agent.window, agent.discount) == (2, 1.0)
 
 
-@pytest.mark.parametrize("truth", [np.zeros(4), [0.1, np.nan, 0.2]])
-def test_a_revealed_truth_must_fit_the_arms_and_be_finite(truth):
-    with pytest.raises(ValueError, match=r"expected_reward.*\(3,\)"):
+@pytest.mark.parametrize(
+    ("truth", "words"), [(np.zeros(4), r"\(3,\)"), ([0.1, np.nan, 0.2], "finite")]
+)
+def test_a_revealed_truth_must_fit_the_arms_and_be_finite(truth, words):
+    with pytest.raises(ValueError, match=f"expected_reward.*{words}"):
         RevealedContext(0, np.eye(3), truth)
 
 
@@ -843,32 +846,32 @@ def test_predictions_must_be_numbers():
 
 
 @pytest.mark.parametrize("counts", [[1] * 1100, [7, 1024, 1, 3000, 2], [1500, 1500]])
-def test_normal_numbers_are_the_quantiles_of_consecutive_throws(counts):
-    dice, single = Dice([4, 5], 2), Dice(5, None)
-    drawn = [dice.normals(n) for n in counts]
+def test_normal_numbers_are_the_quantiles_of_consecutive_uniforms(counts):
+    both, single = Uniforms([4, 5], 2), Uniforms(5, None)
+    drawn = [both.normals(n) for n in counts]
     assert [part.shape for part in drawn] == [(2, n) for n in counts]
     n = sum(counts)
     uniform = np.array([stream(seed, "agent").random(n + 1) for seed in (4, 5)])
     expected = stats.norm.ppf(uniform[:, :n])
     assert np.allclose(np.concatenate(drawn, axis=1), expected, rtol=1e-9, atol=1e-12)
-    # Throws go on where normal numbers end.
-    assert (dice.throw() == uniform[:, n]).all()
+    # Uniform numbers go on where normal numbers end.
+    assert (both.next() == uniform[:, n]).all()
     alone = [single.normals(n) for n in counts]
     assert [part.shape for part in alone] == [(n,) for n in counts]
     assert (np.concatenate(alone) == np.concatenate(drawn, axis=1)[1]).all()
 
 
 def test_normal_numbers_are_normal():
-    numbers = np.concatenate([Dice(seed, None).normals(5000) for seed in range(4)])
+    numbers = np.concatenate([Uniforms(seed, None).normals(5000) for seed in range(4)])
     assert stats.kstest(numbers, "norm").pvalue > 0.001
     assert abs(np.corrcoef(numbers[:-1], numbers[1:])[0, 1]) < 4 / np.sqrt(20_000)
 
 
 def test_normal_numbers_drawn_may_be_changed():
-    dice, undisturbed = Dice(0, None), Dice(0, None)
-    dice.normals(3)[:] = 0
+    asked, undisturbed = Uniforms(0, None), Uniforms(0, None)
+    asked.normals(3)[:] = 0
     undisturbed.normals(3)
-    assert (dice.normals(3) == undisturbed.normals(3)).all()
+    assert (asked.normals(3) == undisturbed.normals(3)).all()
 
 
 def frequencies(agent, context, n=4000):
@@ -1035,3 +1038,254 @@ def test_no_world_may_be_left_without_an_arm():
 def test_propensities_need_the_context_of_the_agent():
     with pytest.raises(ValueError, match=r"context\.features.*\(4, 'd'\).*\(3, 1\)"):
         RandomAgent(4).propensities(bare(3))
+
+
+# --- States, settings and seeds ----------------------------------------------------------------------
+
+
+def linear_agents(n_worlds):
+    """Agents of all kinds that need no network, each with settings of its own."""
+    table = np.random.default_rng(0).random((*([n_worlds] if n_worlds else []), 9, 5))
+    window = {"window": 12, "n_worlds": n_worlds}
+    return {
+        "random": RandomAgent(5, n_worlds, seed=3),
+        "static": StaticAgent(table, seed=4),
+        "linear": LinearAgent(5, 3, 2.0, n_worlds, discount=0.9),
+        "ucb": LinUCBAgent(5, 3, 0.5, 2.0, **window),
+        "shared ucb": LinUCBAgent(5, 3, shared=True, link="logit", **window),
+        "single": LinUCBAgent(5, 3, n_worlds=n_worlds, dtype=np.float32, seed=5),
+        "ts": LinTSAgent(5, 3, n_worlds=n_worlds, discount=0.97),
+        "shared ts": LinTSAgent(5, 3, shared=True, link="logit", **window),
+        "epsilon": EpsilonGreedyAgent(5, 3, 0.3, n_worlds=n_worlds, link="logit"),
+        "hybrid": HybridLinUCBAgent(5, 3, [0, 2], 0.7, n_worlds=n_worlds),
+    }
+
+
+def play_together(agents, n, n_worlds, seed):
+    """Let agents see the same visits; returns what each chose."""
+    rng, lead = np.random.default_rng(seed), (n_worlds,) if n_worlds else ()
+    chosen = []
+    for _ in range(n):
+        features = rng.integers(3, size=(*lead, 5, 3)).astype(float)
+        context = Context(rng.integers(9, size=lead), features)
+        chosen.append([agent.select(context) for agent in agents])
+        reward = rng.random(lead) if n_worlds else rng.random()
+        for agent, arm in zip(agents, chosen[-1], strict=True):
+            agent.update(context, arm, reward)
+    return np.array(chosen).swapaxes(0, 1) if n else None
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+@pytest.mark.parametrize("name", linear_agents(None))
+@pytest.mark.parametrize("n_before", [0, 3, 60])
+def test_an_agent_restored_goes_on_to_the_last_bit(name, n_worlds, n_before, tmp_path):
+    agent = linear_agents(n_worlds)[name]
+    play_together([agent], n_before, n_worlds, seed=1)
+    agent.save(tmp_path / "agent")
+    restored = Agent.load(tmp_path / "agent")
+    assert type(restored) is type(agent)
+    assert repr(restored) == repr(agent)
+    chosen = play_together([agent, restored], 1100, n_worlds, seed=2)
+    assert np.array_equal(*chosen)
+    assert to_bytes(agent.state()) == to_bytes(restored.state())
+    if isinstance(agent, LinearAgent | HybridLinUCBAgent):
+        arms = np.array([[1], [1]]) if n_worlds else np.array([1])
+        for one in (agent, restored):
+            one.restock(arms)
+        assert to_bytes(agent.state()) == to_bytes(restored.state())
+
+
+def test_an_agent_that_took_arms_in_is_restored_with_their_priors():
+    agent = LinUCBAgent(2, 3, window=3)
+    agent.add_arms(1, mean=[1.0, 2.0, 3.0], ridge=5.0)
+    restored = LinUCBAgent.from_state(agent.state())
+    assert restored.n_arms == 3
+    assert restored.posterior.mean[2].tolist() == [1, 2, 3]
+    restored.posterior.reset()
+    assert restored.posterior.prior.tolist() == [1, 1, 5]
+
+
+def test_a_state_shares_nothing_with_its_agent():
+    agent = linear_agents(None)["shared ts"]
+    play_together([agent], 30, None, seed=1)
+    state = agent.state()
+    before = to_bytes(state)
+    restored = LinTSAgent.from_state(state)
+    play_together([agent, restored], 30, None, seed=2)
+    assert to_bytes(state) == before
+
+
+def the(*path):
+    """Return what finds an entry of a state by a path, and the last key of it."""
+
+    def found(state):
+        for key in path[:-1]:
+            state = state[key]
+        return state, path[-1]
+
+    return found
+
+
+UNIFORMS = ("learned", "uniforms")
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "words"),
+    [
+        (the("class"), "LinTSAgent", ["LinUCBAgent", "'LinTSAgent'"]),
+        (the("class"), "claim", ["LinUCBAgent", "'claim'"]),
+        (the("class"), 3, ["class", "str", "int"]),
+        (the("settings", "alpha"), -1.0, ["alpha", "-1"]),
+        (the("settings", "beta"), 1.0, ["settings", "beta"]),
+        (the("settings", "n_features"), 4, ["posterior", "n_features=4"]),
+        (the("settings", "n_arms"), 6, ["posterior", "(6,)", "(5,)"]),
+        (the("learned", "posterior"), None, ["posterior", "dict", "NoneType"]),
+        (the(*UNIFORMS), None, ["uniforms", "dict"]),
+        (the(*UNIFORMS, "generators"), [], ["generators", "1 entries"]),
+        (the(*UNIFORMS, "generators"), [{}], ["generators", "states"]),
+        (the(*UNIFORMS, "drawn"), 1.5, ["drawn", "1.5"]),
+        (the(*UNIFORMS, "drawn"), 1025, ["drawn", "1024", "1025"]),
+        (the("learned", "recent", "arm"), np.zeros(3), ["arm", "int64", "float64"]),
+        (the("learned", "recent", "arm"), np.full(12, 7), ["arm", "0 … 4", "7"]),
+        (the("learned", "recent", "x"), np.ones((12, 2)), ["x", "(12, 3)", "(12, 2)"]),
+        (the("learned", "recent", "reward"), np.full(12, NAN), ["reward", "finite"]),
+        (the("learned", "recent", "weight"), np.ones(11), ["weight", "(12,)", "(11,)"]),
+        (the("learned", "recent"), 7, ["recent", "dict", "int"]),
+    ],
+)
+def test_states_that_do_not_fit_are_refused_by_name(where, value, words):
+    agent = linear_agents(None)["ucb"]
+    play_together([agent], 30, None, seed=1)
+    state = agent.state()
+    inside, key = where(state)
+    inside[key] = value
+    with pytest.raises((TypeError, ValueError)) as refusal:
+        LinUCBAgent.from_state(state)
+    assert all(word in str(refusal.value) for word in words), str(refusal.value)
+
+
+@pytest.mark.parametrize("path", [(), ("learned",), UNIFORMS, ("learned", "recent")])
+def test_every_entry_of_a_state_is_needed(path):
+    agent = linear_agents(None)["ucb"]
+    play_together([agent], 30, None, seed=1)
+    inside = agent.state()
+    for key in path:
+        inside = inside[key]
+    for missing in inside:
+        state = agent.state()
+        place, _ = the(*path, missing)(state)
+        del place[missing]
+        with pytest.raises(ValueError, match=f"{missing}|generators"):
+            Agent.from_state(state)
+
+
+def test_an_agent_whose_settings_are_lost_cannot_be_written():
+    class Forgetful(RandomAgent):
+        def __init__(self, n_arms, mood):
+            super().__init__(n_arms)
+
+    agent = Forgetful(3, "good")
+    assert repr(agent) == "Forgetful(n_arms=3)"
+    with pytest.raises(TypeError, match=r"Forgetful must keep each argument.*mood"):
+        agent.state()
+    for mood in (np.float32(0.5), (np.int64(3), None), [RandomAgent(2)]):
+        agent.mood = mood
+        state = agent.state()
+        assert to_bytes(state) == to_bytes(from_bytes(to_bytes(state)))
+    agent.mood = object()
+    with pytest.raises(TypeError, match="mood must be plain data to be saved: got ob"):
+        agent.state()
+
+
+def test_a_readers_class_of_the_same_name_does_not_take_over(monkeypatch):
+    monkeypatch.setattr(Stateful, "_kinds", dict(Stateful._kinds))
+    state = LinUCBAgent(3, 2).state()
+    type("LinUCBAgent", (RandomAgent,), {})  # is noted as a kind of that name
+    assert type(Agent.from_state(state)) is LinUCBAgent
+
+
+def test_bytes_hold_plain_data_only():
+    with pytest.raises(TypeError, match="state must hold plain data: got Generator"):
+        to_bytes({"rng": np.random.default_rng(0)})
+    with pytest.raises(ValueError, match=r"pickle|object"):
+        to_bytes({"things": np.array([object()])})
+
+
+def test_an_agent_of_ones_own_is_saved_as_it_learns(tmp_path):
+    class Counting(RandomAgent):
+        _learns = ("shown",)
+
+        def __init__(self, n_arms, weights=(1, 2)):
+            super().__init__(n_arms)
+            self.weights, self.shown = weights, 0
+
+        def learn(self, context, at, reward):
+            self.shown += 1
+
+    agent = Counting(5)
+    play_together([agent], 20, None, seed=1)
+    agent.save(tmp_path / "agent")
+    assert Agent.load(tmp_path / "agent").shown == 20
+    assert repr(Counting(5, (1, 3))) == "Counting(n_arms=5, weights=(1, 3))"
+
+
+def test_a_repr_shows_the_settings_that_are_not_the_defaults():
+    agent = LinUCBAgent(5, 3, alpha=0.5, n_worlds=2, seed=[1, 2], dtype=np.float32)
+    shown = (
+        "n_arms=5, n_features=3, alpha=0.5, n_worlds=2, seed=[1, 2], dtype='float32'"
+    )
+    assert repr(agent) == f"LinUCBAgent({shown})"
+    assert repr(RandomAgent(3)) == "RandomAgent(n_arms=3)"
+    static = StaticAgent(np.ones((9, 5)))
+    assert repr(static) == "StaticAgent(predictions=<array of shape (9, 5)>)"
+
+
+def test_sequences_and_generators_seed_as_numbers_do():
+    def sequence():
+        return np.random.SeedSequence(7)
+
+    def generator():
+        return np.random.default_rng(7)
+
+    def drawn(seed, n_worlds=None):
+        uniforms = Uniforms(seed, n_worlds)
+        return np.array([uniforms.next() for _ in range(3)]).T
+
+    number = int(sequence().generate_state(1, np.uint64)[0])
+    assert (drawn(sequence()) == drawn(number)).all()
+    assert (drawn(generator()) == drawn(generator())).all()
+    source = generator()
+    assert (drawn(source) != drawn(source)).any()  # it goes on
+    assert (drawn([3, sequence()], 2) == [drawn(3), drawn(sequence())]).all()
+    both = sequence().spawn(2)
+    assert (drawn(both, 2)[0] != drawn(both, 2)[1]).all()
+    assert (drawn(sequence(), 2) == drawn(sequence())).all()  # one for all worlds
+    assert (stream(sequence(), "agent").random(3) == drawn(sequence())).all()
+    agent = LinTSAgent(3, 2, seed=generator())
+    assert isinstance(agent.seed, int)
+    agent.reseed([sequence()])
+    assert agent.seed == [number]
+
+
+@pytest.mark.parametrize("seed", [-1, 1.0, "1", None, [1, 2, 3], [0, -1], [0, None]])
+def test_other_seeds_are_refused(seed):
+    with pytest.raises((TypeError, ValueError), match="seed must be"):
+        RandomAgent(3, 2, seed=seed)
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+@pytest.mark.parametrize("shared", [False, True])
+def test_propensities_of_draws_are_those_of_one_draw_after_the_other(shared, n_worlds):
+    at_once, in_turn = (
+        LinTSAgent(5, 3, shared=shared, n_worlds=n_worlds, seed=8) for _ in range(2)
+    )
+    play_together([at_once, in_turn], 20, n_worlds, seed=1)
+    lead = (n_worlds,) if n_worlds else ()
+    features = np.random.default_rng(2).normal(size=(*lead, 5, 3))
+    features[..., 3, :] = features[..., 1, :]
+    context, allowed = Context(np.zeros(lead, int), features), np.arange(5) != 2
+    allowed = np.broadcast_to(allowed, (*lead, 5))
+    found = at_once.propensities(context, allowed)
+    expected = Agent.propensities(in_turn, context, allowed)
+    assert np.allclose(found, expected, rtol=0, atol=1e-12)
+    assert (at_once.scores(context) == in_turn.scores(context)).all()

@@ -49,9 +49,9 @@ def test_a_claim_that_does_not_hold_raises(value, bound):
         (
             ESTIMATE,
             {"above": 0.39, "below": 0.61},
-            "k: 0.50 [0.40, 0.60], 2 worlds, claimed above 0.39 and below 0.61\n",
+            "claim k: 0.50 [0.40, 0.60], 2 worlds, must be above 0.39 and below 0.61\n",
         ),
-        (7, {"equals": 7}, "k: 7.00, 2 worlds, claimed equal to 7.00\n"),
+        (7, {"equals": 7}, "claim k: 7.00, 2 worlds, must be equal to 7.00\n"),
     ],
 )
 def test_a_claim_that_holds_is_printed(value, bound, printed, capsys):
@@ -64,20 +64,58 @@ def test_a_claim_names_its_only_world_or_none(capsys):
     claim("k", "It is so.", 1, equals=1, fmt="d")
     assert (
         capsys.readouterr().out
-        == "k: 1, seed 42, claimed equal to 1\nk: 1, claimed equal to 1\n"
+        == "claim k: 1, seed 42, must be equal to 1\nclaim k: 1, must be equal to 1\n"
     )
 
 
 def test_what_rounds_to_zero_has_no_sign(capsys):
     claim("k", "It is so.", Estimate(-0.001, -0.002, 0.001, 9), below=0.1, fmt=".1%")
-    assert capsys.readouterr().out == "k: -0.1% [-0.2%, 0.1%], claimed below 10.0%\n"
+    assert (
+        capsys.readouterr().out == "claim k: -0.1% [-0.2%, 0.1%], must be below 10.0%\n"
+    )
     claim("k", "It is so.", -0.0001, below=0.1, fmt=".1%")
-    assert capsys.readouterr().out == "k: 0.0%, claimed below 10.0%\n"
+    assert capsys.readouterr().out == "claim k: 0.0%, must be below 10.0%\n"
 
 
 def test_a_claim_without_a_bound_is_refused():
     with pytest.raises(ValueError, match="needs a bound"):
         claim("k", "It is so.", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "bound", "wanted"),
+    [
+        ("A is ahead of B by so many points.", {"above": -1, "below": 9}, "above 0"),
+        ("A earns so many clicks more than B.", {"below": 9}, "above 0"),
+        ("A is larger than B by this factor.", {"above": 0.5}, "above 1"),
+        ("A differs from B by this.", {"below": 9}, "exclude zero or be a margin"),
+        ("The share of A minus that of B, in points.", {"above": -9}, "exclude zero"),
+        ("They differ by at most this.", {"above": -9}, "be below something"),
+        ("It takes at least so many visits.", {"below": 9}, "be above something"),
+    ],
+)
+def test_a_bound_that_does_not_check_its_sentence_is_refused(sentence, bound, wanted):
+    with pytest.raises(ValueError, match=f"its bound must .*{wanted}"):
+        claim("k", sentence, 2, **bound)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "bound"),
+    [
+        ("A is ahead of B by so many points.", {"above": 0}),
+        ("A is ahead of B by so many points.", {"equals": 2}),
+        ("A is larger than B by this factor.", {"above": 1}),
+        ("A differs from B by this.", {"above": -5, "below": 5}),
+        ("The share of A minus that of B, in points.", {"above": 1}),
+        ("The share of A minus that of B, in points.", {"below": 0}),
+        ("They differ by at most this.", {"below": 3}),
+        ("In so many of 20 worlds A is ahead of B.", {"below": 9}),
+        ("A takes so many times as long as B.", {"below": 9}),
+    ],
+)
+def test_a_bound_that_checks_its_sentence_is_kept(sentence, bound):
+    value = -1 if bound == {"below": 0} else 2
+    claim("k", sentence, value, **bound)
 
 
 def test_a_claim_leaves_its_record_in_the_notebook():
@@ -86,7 +124,10 @@ def test_a_claim_leaves_its_record_in_the_notebook():
         "claim('k', 'It is so.', Estimate(.5, .4, .6, 3), above=.1, fmt='.1%', seeds=range(3))",
     )
     printed, record = notebook.cells[1].outputs
-    assert printed["text"] == "k: 50.0% [40.0%, 60.0%], 3 worlds, claimed above 10.0%\n"
+    assert (
+        printed["text"]
+        == "claim k: 50.0% [40.0%, 60.0%], 3 worlds, must be above 10.0%\n"
+    )
     assert record["metadata"]["scrapbook"]["name"] == "claim:k"
     text = record["data"]["application/papermill.record/text/plain"]
     assert json.loads(text.strip("'")) == {
@@ -95,6 +136,9 @@ def test_a_claim_leaves_its_record_in_the_notebook():
         "interval": "40.0% to 60.0%",
         "held": "above 10.0%",
         "seeds": [0, 1, 2],
+        "range": [0.4, 0.5, 0.6],
+        "above": 0.1,
+        "below": None,
     }
 
 

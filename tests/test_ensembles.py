@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from zoolib import ZooplusSimulator, run_experiment
-from zoolib._random import stream
+from zoolib._support.generators import stream
+from zoolib._support.state import from_bytes, to_bytes
 from zoolib.agents import Agent, Context, RandomAgent
-from zoolib.agents.ensembles import BootstrapMemory, EnsembleAgent, MCDropoutAgent
-from zoolib.networks import MLP, seeded
-from zoolib.replay import ReplayBuffer
+from zoolib.agents.ensembles import EnsembleAgent, MCDropoutAgent
+from zoolib.models.networks import MLP, seeded
 
 NAN, INF = float("nan"), float("inf")
 K, D, M, T, WEIGHT = 6, 3, 3, 4, 0.7
@@ -196,7 +196,7 @@ def test_a_worlds_generator_draws_the_weights_of_its_members_in_turn():
         ):
             for m in range(M):
                 drawn = torch.empty(shape).uniform_(-bound, bound, generator=generator)
-                assert np.allclose(stack[M * w + m], drawn)
+                assert np.allclose(stack[w, m], drawn)
 
 
 def test_a_single_member_starts_as_a_plain_network_and_is_greedy():
@@ -298,7 +298,7 @@ def one_layer(agent, weights):
     """Set the weights of an agent's network."""
     with torch.no_grad():
         for parameter, values in zip(agent.network.parameters(), weights, strict=True):
-            parameter.copy_(torch.as_tensor(values))
+            parameter.copy_(torch.as_tensor(values).reshape(parameter.shape))
 
 
 def by_hand(n_members, best, n_worlds=None, **options):
@@ -321,7 +321,7 @@ def test_propensities_are_the_shares_of_members_that_like_an_arm_best():
     worlds = by_hand(2, [0, 2, [1, 2], 1], n_worlds=2, policy="thompson")
     both = Context([0, 0], np.stack([np.eye(3)] * 2))
     assert worlds.propensities(both).tolist() == [[0.5, 0, 0.5], [0, 0.75, 0.25]]
-    optimist = by_hand(4, [0, 0, 2, 1], beta=0.0)
+    optimist = by_hand(4, [0, 0, 2, 1], alpha=0.0)
     assert optimist.propensities(context).tolist() == [1, 0, 0]
     assert by_hand(2, [[0, 1]] * 2).propensities(context).tolist() == [0.5, 0.5, 0]
     # A difference of the size of rounding is a tie.
@@ -451,45 +451,33 @@ def test_masks_of_training_and_of_decisions_do_not_disturb_each_other():
 @pytest.mark.parametrize("n_worlds", [None, 2])
 def test_counts_stay_with_their_rows(n_worlds):
     worlds = () if n_worlds is None else (n_worlds,)
-    memory = BootstrapMemory(400, D, M, n_worlds, seed=5)
+    agent = agent_for("ensemble", n_worlds, seed=5, buffer_size=400, dtype=np.float32)
     rows = np.random.default_rng(0).normal(size=(700, *worlds, D)).astype(np.float32)
     expected = []
     source = [stream(5, "replay").spawn(1)[0] for _ in range(n_worlds or 1)]
     for number, row in enumerate(rows):
-        memory.add(row, number)
+        agent.remember(row, number)
         drawn = np.array([g.poisson(1.0, M) for g in source])
         expected.append(drawn if worlds else drawn[0])
-    held, rewards = memory.newest(400)
-    assert np.array_equal(held[..., :D], np.moveaxis(rows[300:], 0, -2))
-    counts = np.moveaxis(np.array(expected[300:]), 0, -2)
-    assert np.array_equal(held[..., D:], counts)
+    held, rewards, counts = agent.memory.newest(400)
+    assert np.array_equal(held, np.moveaxis(rows[300:], 0, -2))
+    assert np.array_equal(counts, np.moveaxis(np.array(expected[300:]), 0, -2))
     assert (rewards[..., 0] == 300).all()
-    x, reward = memory.sample(50)
+    x, reward, counts = agent.memory.sample(50)
     for at in np.ndindex(*worlds, 50):
         number = int(reward[at])
-        mine = rows[number][at[:-1]], expected[number][at[:-1]]
-        assert np.array_equal(x[at], np.concatenate(mine).astype(np.float32))
+        assert np.array_equal(x[at], rows[number][at[:-1]])
+        assert np.array_equal(counts[at], expected[number][at[:-1]])
 
 
 def test_counts_are_poisson_of_mean_one_and_independent():
-    memory = BootstrapMemory(4000, 1, 2, seed=1)
+    agent = EnsembleAgent(2, 1, n_members=2, seed=1)
     for number in range(4000):
-        memory.add([number], 0)
-    counts = memory.newest(4000)[0][:, 1:]
+        agent.remember(np.array([number]), 0)
+    counts = agent.memory.newest(4000)[2]
     frequency = [(counts == n).mean() for n in range(4)]
     assert np.allclose(frequency, np.exp(-1) / [1, 1, 2, 6], rtol=0, atol=0.02)
     assert abs(np.corrcoef(counts.T)[0, 1]) < 4 / np.sqrt(4000)
-
-
-def test_an_addition_to_the_memory_can_be_undone():
-    memory = BootstrapMemory(3, 1, M)
-    for number in range(4):
-        memory.add([number], number)
-    before = memory.newest(3)
-    undo = memory.add([9], 9)
-    assert memory.newest(1)[1] == [9]
-    undo()
-    assert same(before, memory.newest(3))
 
 
 @pytest.mark.no_cover
@@ -514,8 +502,7 @@ def test_the_spread_of_the_members_is_that_of_bootstrapped_means():
     rewards = rng.random(n) < 0.4
     for reward in rewards:
         agent.update(Context(0, np.ones((2, 1))), 0, int(reward))
-    x, r = agent.memory.newest(n)
-    counts = x[:, 1:]
+    _, r, counts = agent.memory.newest(n)
     means = (counts * r[:, None]).sum(axis=0) / counts.sum(axis=0)
     predicted = agent.members(np.ones((1, 1)))[:, 0]
     assert np.allclose(predicted, means, atol=1e-3)
@@ -525,10 +512,8 @@ def test_the_spread_of_the_members_is_that_of_bootstrapped_means():
 
 def whole(agent):
     """What the networks predict for fixed rows, without masks."""
-    networks = (
-        len(agent.network.weights[0]) if agent.network.weights[0].ndim == 3 else 1
-    )
-    rows = np.random.default_rng(5).normal(size=(networks, 4, D)).astype(agent.dtype)
+    worlds = agent.network.weights[0].shape[:-2]
+    rows = np.random.default_rng(5).normal(size=(*worlds, 4, D)).astype(agent.dtype)
     return agent.network.evaluate(rows)
 
 
@@ -550,9 +535,9 @@ def test_a_training_that_fails_leaves_everything_as_it_was(n, value, n_worlds, k
     agent = trained_agent(kind, n, n_worlds, n_batches=2, buffer_size=15)
     losses, batches = agent.losses, []
 
-    def spoilt(x, reward):
-        batches.append(x)
-        honest = losses(x, reward)
+    def spoilt(*batch):
+        batches.append(batch)
+        honest = losses(*batch)
         return honest * (value if len(batches) == 2 else 1)
 
     agent.losses = spoilt
@@ -689,8 +674,8 @@ COMMON = [
     ("arguments", "error", "words"),
     [
         *COMMON,
-        ({"beta": -0.1}, ValueError, "beta"),
-        ({"beta": NAN}, ValueError, "beta"),
+        ({"alpha": -0.1}, ValueError, "alpha"),
+        ({"alpha": NAN}, ValueError, "alpha"),
         ({"n_members": 0}, ValueError, "n_members must be at least 1: got 0"),
         ({"n_members": 2.0}, TypeError, "n_members"),
     ],
@@ -718,7 +703,47 @@ def test_arguments_of_dropout_are_checked(arguments, error, words):
         MCDropoutAgent(**({"n_arms": K, "n_features": D} | arguments))
 
 
-def test_the_size_of_the_memory_is_checked():
-    with pytest.raises(ValueError, match="n_members"):
-        BootstrapMemory(5, 2, 0)
-    assert isinstance(BootstrapMemory(5, 2, 1), ReplayBuffer)
+@EVERY_KIND
+@pytest.mark.parametrize("n_worlds", [None, 2])
+@pytest.mark.parametrize("n", [0, 23])
+def test_a_restored_agent_goes_on_as_the_one_it_was_made_from(kind, n_worlds, n):
+    agent = trained_agent(kind, n, n_worlds, buffer_size=15, dtype=np.float32)
+    agent.propensities(visit(40, *worlds_of(agent))[0])
+    twin = Agent.from_state(from_bytes(to_bytes(agent.state())))
+    assert type(twin) is type(agent)
+    assert repr(twin) == repr(agent)
+    for step in range(n, n + 12):
+        played = visit(step, *worlds_of(agent))
+        assert np.array_equal(agent.scores(played[0]), twin.scores(played[0]))
+        assert np.array_equal(agent.select(played[0]), twin.select(played[0]))
+        shares = [one.propensities(played[0]) for one in (agent, twin)]
+        assert np.array_equal(*shares)
+        for one in (agent, twin):
+            one.update(*played)
+    assert same(state_of(agent), state_of(twin))
+    assert to_bytes(agent.state()) == to_bytes(twin.state())
+
+
+@pytest.mark.parametrize("kind", ["ensemble", "dropout"])
+def test_a_state_that_does_not_fit_is_refused_by_name(kind):
+    state = trained_agent(kind, 12).state()
+    name = {"ensemble": "counters", "dropout": "asks"}[kind]
+    for change in ({name: []}, {name: "none"}, {name: [{"state": 1}]}):
+        spoilt = state | {"learned": state["learned"] | change}
+        with pytest.raises(ValueError, match=name):
+            Agent.from_state(spoilt)
+
+
+@EVERY_KIND
+def test_an_agent_trains_when_it_is_told_to(kind):
+    asked, scheduled = (
+        agent_for(kind, train_every=None),
+        agent_for(kind, train_every=20),
+    )
+    before = weights_of(asked)
+    for step in range(20):
+        asked.update(*visit(step))
+        scheduled.update(*visit(step))
+    assert same(before, weights_of(asked))
+    asked.train()
+    assert same(weights_of(asked), weights_of(scheduled))

@@ -9,7 +9,7 @@ from zoolib import (
     median_interval,
     proportion_interval,
 )
-from zoolib.estimates import half_width
+from zoolib.experiments.estimates import half_width
 
 
 def test_mean_interval_is_students():
@@ -168,6 +168,12 @@ def test_the_bootstrap_takes_any_statistic_and_repeats_itself():
     assert estimate.high == pytest.approx(ranks.high, abs=0.1)
     assert estimate == bootstrap_interval(samples, np.median, seed=0)
     assert bootstrap_interval(samples) != bootstrap_interval(samples, seed=1)
+    one, other = (
+        bootstrap_interval(samples, seed=np.random.SeedSequence(5)) for _ in range(2)
+    )
+    assert one == other
+    with pytest.raises(TypeError, match="seed must be a whole number: got None"):
+        bootstrap_interval(samples, seed=None)
 
 
 def test_the_bootstrap_is_bca_with_9999_resamples():

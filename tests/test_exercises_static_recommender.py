@@ -1,6 +1,5 @@
 """The judges of Chapter 1 against the book's solutions, typical mistakes, and answers that nearly hold."""
 
-import ast
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,35 +7,21 @@ import pytest
 from sklearn.metrics import log_loss
 
 import zoolib
-from tests.notebooks import ROOT
-from tests.test_exercises import (
-    CELL,
-    hint,
-    imports_of,
+from tests.exercises import (
+    CHAPTERS,
+    NO_FUNCTION,
+    RAISED,
+    assert_says,
     raises,
     run,
-    said,
-    solutions,
-    statements,
+    verdicts,
 )
 from zoolib import SHOCK_2, ZooplusSimulator, true_ctr_matrix
-from zoolib.exercises import static_recommender as judges
+from zoolib.book.exercises.static_recommender import _split
 
-PAGE = ROOT / "chapters" / "static-recommender.md"
-NAMES = imports_of(PAGE) | {"SEEDS": range(20)}
-SOLUTIONS = solutions(PAGE)
-CATEGORY_OF = ("Dog Toy", "Cat Food", "Cat Food", "Fish Supplies")  # best by persona
-
-
-def solved(label, **names):
-    """Run a whole solution, and return its names and the last line that it prints."""
-    return run(SOLUTIONS[label], NAMES | names)
-
-
-def chapters_own(name):
-    """The cell of the chapter that defines a function, without what else it does."""
-    (cell,) = (c for c in CELL.findall(PAGE.read_text()) if f"def {name}(" in c)
-    return statements(cell, ast.FunctionDef)
+CHAPTER = CHAPTERS["static-recommender"]
+NAMES = CHAPTER.names(SEEDS=range(20))
+LAST = np.arange(20) == 19
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +34,7 @@ def first():
 
 
 def smoothed(world, rows):
-    """Click rates of pairs, held to the truth by twenty imaginary visits: a model that learnt some luck."""
+    """Click rates of pairs, held to the truth by twenty imaginary visits: a model that learnt some noise."""
     truth = true_ctr_matrix(world)
     shown, clicks = np.zeros_like(truth), np.zeros_like(truth)
     np.add.at(shown, (rows["user_id"], rows["product_id"]), 1)
@@ -60,9 +45,9 @@ def smoothed(world, rows):
 @pytest.fixture(scope="module")
 def twenty():
     """What a trained model of each world would be; those between the first and the last are the first's."""
-    splits = {seed: judges._split(seed) for seed in (0, 19)}
-    worlds, train, validation = zip(*[splits[0]] * 19, splits[19], strict=True)
-    ends = [smoothed(*splits[seed][:2]) for seed in (0, 19)]
+    splits = [_split(0)] * 19 + [_split(19)]
+    worlds, train, validation = zip(*splits, strict=True)
+    ends = [smoothed(*_split(seed)[:2]) for seed in (0, 19)]
     return {
         "worlds": worlds,
         "train_logs": train,
@@ -71,160 +56,126 @@ def twenty():
     }
 
 
-# The right window
-
-
-def test_window_is_solved(first):
-    assert solved("ex-window", **first)[1] == "ex-window: right."
-
-
-def test_window_mistakes(first):
-    label, world = "ex-window", first["world"]
-    right = dict(zip(world.personas, CATEGORY_OF, strict=True))
-    assert said(label, right, 1 - 5e-10) == f"{label}: right."
-    assert "Divide the mean click" in hint(label, right, 1 - 2e-9)
-    assert "not a percentage" in hint(label, right, 100.0)
-    assert "divide by the oracle's" in hint(label, right, zoolib.oracle_value(world))
-    one = zoolib.best_product_value(world) / zoolib.oracle_value(world)
-    assert "one window for everybody" in hint(label, right, one)
-    wrong = right | {"fish_hobbyist": "Cat Food"}
-    assert "fish_hobbyist clicks another category" in hint(label, wrong, 1.0)
-    assert "A window shows one" in hint(label, right | {"fish_hobbyist": 7}, 1.0)
-    assert "One category for each" in hint(label, {"fish_hobbyist": "Cat Food"}, 1.0)
-    assert "A dictionary or a series" in hint(label, 3, 1.0)
-    assert "A dictionary or a series" in hint(label, list(right.values()), 1.0)
-
-
-# The yardsticks from the table
-
-
-def test_floor_by_hand_is_solved():
-    assert solved("ex-floor-by-hand")[1] == "ex-floor-by-hand: right."
-
-
-def test_floor_by_hand_mistakes():
-    label = "ex-floor-by-hand"
-    names = solved(label)[0]
-    floor, values = names["balanced_floor"], np.array(names["three_by_three"])
-    assert said(label, floor + 4.9e-4, values - 4.9e-4) == f"{label}: right."
-    assert "Average the entropy" in hint(label, floor + 5.1e-4, values)
-    assert "in bits" in hint(label, floor / np.log(2), values)
-    of_mean = names["coin_entropy"](values[0, 0])
-    assert "entropy of the mean" in hint(label, of_mean, values)
-    assert "transpose" in hint(label, floor, values.T)
-    assert "Nothing changed" in hint(label, floor, [values[0]] * 3)
-    alone = ZooplusSimulator(seed=0)
-    alone.apply_shock(SHOCK_2)
-    last = names["three_values"](alone.click_table)
-    assert "comes after the first" in hint(label, floor, [*values[:2], last])
-    assert "one column for all" in hint(label, floor, values[:, [0, 2, 2]])
-    assert "shape (3, 3) is wanted" in hint(label, floor, values[0])
-
-
-# Below the floor
-
-
-def test_below_floor_is_solved(twenty):
-    cells = [chapters_own("on_rows"), *SOLUTIONS["ex-below-floor"]]
-    assert run(cells, NAMES | twenty)[1] == "ex-below-floor: right."
-
-
 def losses(twenty, rows, predictions):
+    pairs = zip(twenty[rows], predictions, strict=True)
     return np.array(
-        [
-            log_loss(log["clicked"], says[log["user_id"], log["product_id"]])
-            for log, says in zip(twenty[rows], predictions, strict=True)
-        ]
-    )
-
-
-def test_below_floor_mistakes(twenty):
-    label, says = "ex-below-floor", twenty["predictions"]
-    truth = np.array([true_ctr_matrix(world) for world in twenty["worlds"]])
-    model, true = (losses(twenty, "train_logs", given) for given in (says, truth))
-    assert said(label, model + 9e-6, true - 9e-6, says) == f"{label}: right."
-    assert "Loss of the model in world 0" in hint(label, model + 1.1e-5, true, says)
-    assert "Loss of the truth in world 0" in hint(label, model, true + 1.1e-5, says)
-    unseen = losses(twenty, "validation_logs", says)
-    assert "validation rows: take the training" in hint(label, unseen, true, says)
-    unseen = losses(twenty, "validation_logs", truth)
-    assert "validation rows: take the training" in hint(label, model, unseen, says)
-    assert "in bits" in hint(label, model / np.log(2), true, says)
-    assert "One number a world" in hint(label, model.mean(), true, says)
-    assert "Loss of the truth: One number" in hint(label, model, true[:3], says)
-    assert "all twenty models" in hint(label, model, true, says[0])
-    last = np.arange(20) == 19
-    assert "in world 19" in hint(label, model + last, true, says)
-
-
-# Calibrated and useless
-
-
-def test_constant_is_solved(first):
-    assert solved("ex-constant", **first)[1] == "ex-constant: right."
-
-
-def test_constant_mistakes(first):
-    label = "ex-constant"
-    world, train, validation = (
-        first[name] for name in ("world", "train", "validation")
-    )
-    rates = train["clicked"].mean(), validation["clicked"].mean()
-
-    def loss(rows, rate):
-        return log_loss(rows["clicked"], np.full(len(rows), rate))
-
-    right = loss(validation, rates[0])
-    value = zoolib.random_value(world)
-    assert said(label, right, 0.5, value) == f"{label}: right."
-    assert "average the loss over" in hint(label, right + 2e-9, 0.5, value)
-    assert "judge on the others" in hint(label, loss(train, rates[0]), 0.5, value)
-    known_later = loss(validation, rates[1])
-    assert "known before" in hint(label, known_later, 0.5, value)
-    assert "count for a tie" in hint(label, right, 0.0, value)
-    always_first = zoolib.policy_value(world, 0)
-    assert "argmax takes the first" in hint(label, right, 0.5, always_first)
-    share = value / zoolib.oracle_value(world)
-    assert "not a share" in hint(label, right, 0.5, share)
-    assert "any of them" in hint(label, right, 0.5, value + 2e-9)
-
-
-# The optimizer's curse
-
-
-def test_curse_is_solved():
-    assert solved("ex-curse")[1] == "ex-curse: right."
-
-
-DRAWS = np.random.default_rng(1).normal(size=(20_000, 50))
+        [log_loss(log["clicked"], p[log["user_id"], log["product_id"]]) for log, p in pairs]
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        (lambda s, k: (0.3 + s * DRAWS[:, :k]).max(axis=1).mean(), "true click rate"),
-        (lambda s, k: (s * DRAWS[:, :k]).mean(), "averages all products"),
-        (lambda s, k: DRAWS[:, :k].max(axis=1).mean(), "multiply standard"),
-        (lambda s, k: np.abs(s * DRAWS[:, :k]).max(axis=1).mean(), "the largest"),
-        (lambda s, k: (s * DRAWS).max(axis=1).mean(), "s = 0.08 and 10 products"),
-        (lambda s, k: s * DRAWS[:, :k], "shape () is wanted"),
-    ],
+    "label",
+    ["ex-window", "ex-floor-by-hand", "ex-below-floor", "ex-constant", "ex-curse"],
 )
-def test_curse_mistakes(wrong, says):
-    assert says in hint("ex-curse", wrong)
+def test_the_books_solution_is_right(label, first, twenty):
+    names = CHAPTER.names(SEEDS=range(20), **first, **twenty)
+    assert run(CHAPTER.solutions[label], names)[1] == f"{label}: right."
 
 
-def test_curse_may_have_the_luck_of_the_draws():
-    label = "ex-curse"
-    # Expected maxima of 2, 10 and 50 standard normal numbers: David and Nagaraja, Order Statistics.
-    known = {2: 0.56419, 10: 1.53875, 50: 2.24907}
-    assert said(label, lambda s, k: s * (known[k] + 0.029)) == f"{label}: right."
-    assert "not right" in hint(label, lambda s, k: s * (known[k] - 0.031))
-    assert "my mistake" in hint(label, raises)
-    assert "It takes s" in hint(label, 0.18)
+def test_window(first):
+    world = first["world"]
+    categories = "Dog Toy", "Cat Food", "Cat Food", "Fish Supplies"
+    right = dict(zip(world.personas, categories, strict=True))
+    wrong = right | {"fish_hobbyist": "Cat Food"}
+    value, single = zoolib.oracle_value(world), zoolib.best_product_value(world)
+    for case in (
+        (right, 1 - 5e-10, "right."),
+        (right, 1 - 2e-9, "Divide the mean click"),
+        (right, 100.0, "not percentages"),
+        (right, value, "divide by the oracle's"),
+        (right, single / value, "one window for everybody"),
+        (wrong, 1.0, "fish_hobbyist clicks another category"),
+        (right | {"fish_hobbyist": 7}, 1.0, "A window shows one"),
+        ({"fish_hobbyist": "Cat Food"}, 1.0, "One category for each"),
+        (3, 1.0, "A dictionary or a series"),
+        (list(right.values()), 1.0, "A dictionary or a series"),
+    ):
+        assert_says("ex-window", *case)
 
 
-# A better start
+def test_floor_by_hand():
+    names = run(CHAPTER.solutions["ex-floor-by-hand"], NAMES)[0]
+    floor, values = names["balanced_floor"], np.array(names["three_by_three"])
+    alone = ZooplusSimulator(seed=0)
+    alone.apply_shock(SHOCK_2)
+    last = names["three_values"](alone.click_table)
+    for case in (
+        (floor + 4.9e-4, values - 4.9e-4, "right."),
+        (floor + 5.1e-4, values, "Average the entropy"),
+        (floor / np.log(2), values, "in bits"),
+        (names["coin_entropy"](values[0, 0]), values, "entropy of the mean"),
+        (floor, values.T, "transpose"),
+        (floor, [values[0]] * 3, "Nothing changed"),
+        (floor, [*values[:2], last], "comes after the first"),
+        (floor, values[:, [0, 2, 2]], "one column for all"),
+        (floor, values[0], "shape (3, 3) is wanted"),
+    ):
+        assert_says("ex-floor-by-hand", *case)
+
+
+def test_below_floor(twenty):
+    says = twenty["predictions"]
+    truth = np.array([true_ctr_matrix(world) for world in twenty["worlds"]])
+    model, true = (losses(twenty, "train_logs", given) for given in (says, truth))
+    unseen, true_unseen = (
+        losses(twenty, "validation_logs", given) for given in (says, truth)
+    )
+    for case in (
+        (model + 9e-6, true - 9e-6, says, "right."),
+        (model + 1.1e-5, true, says, "Loss of the model in world 0"),
+        (model, true + 1.1e-5, says, "Loss of the truth in world 0"),
+        (unseen, true, says, "validation rows: take the training"),
+        (model, true_unseen, says, "validation rows: take the training"),
+        (model / np.log(2), true, says, "in bits"),
+        (model.mean(), true, says, "One number per world"),
+        (model, true[:3], says, "Loss of the truth: One number"),
+        (model, true, says[0], "all twenty models"),
+        (model + LAST, true, says, "in world 19"),
+    ):
+        assert_says("ex-below-floor", *case)
+
+
+def test_constant(first):
+    world, train, validation = (first[n] for n in ("world", "train", "validation"))
+
+    def loss(rows, rate):
+        return log_loss(rows["clicked"], np.full(len(rows), rate["clicked"].mean()))
+
+    right, value = loss(validation, train), zoolib.random_value(world)
+    share = value / zoolib.oracle_value(world)
+    for case in (
+        (right, 0.5, value, "right."),
+        (right + 2e-9, 0.5, value, "average the loss over"),
+        (loss(train, train), 0.5, value, "judge on the others"),
+        (loss(validation, validation), 0.5, value, "known before"),
+        (right, 0.0, value, "count for a tie"),
+        (right, 0.5, zoolib.policy_value(world, 0), "argmax takes the first"),
+        (right, 0.5, share, "not a share"),
+        (right, 0.5, value + 2e-9, "any of them"),
+    ):
+        assert_says("ex-constant", *case)
+
+
+DRAWS = np.random.default_rng(1).normal(size=(20_000, 50))
+# Expected maxima of 2, 10 and 50 standard normal numbers: David and Nagaraja, Order Statistics.
+KNOWN = {2: 0.56419, 10: 1.53875, 50: 2.24907}
+CURSES = [
+    (lambda s, k: s * (KNOWN[k] + 0.029), "right."),
+    (lambda s, k: s * (KNOWN[k] - 0.031), "not right"),
+    (lambda s, k: (0.3 + s * DRAWS[:, :k]).max(axis=1).mean(), "true click rate"),
+    (lambda s, k: (s * DRAWS[:, :k]).mean(), "averages all products"),
+    (lambda s, k: DRAWS[:, :k].max(axis=1).mean(), "multiply standard"),
+    (lambda s, k: np.abs(s * DRAWS[:, :k]).max(axis=1).mean(), "the largest"),
+    (lambda s, k: (s * DRAWS).max(axis=1).mean(), "s = 0.08 and 10 products"),
+    (lambda s, k: s * DRAWS[:, :k], "shape () is wanted"),
+    (raises, RAISED),
+    (0.18, NO_FUNCTION),
+]
+
+
+@verdicts({"ex-curse": CURSES})
+def test_curse(case):
+    assert_says(*case)
 
 
 def standing_in(predictions):
@@ -232,157 +183,118 @@ def standing_in(predictions):
     return SimpleNamespace(predict_all=lambda: predictions)
 
 
-@pytest.fixture
-def started_small(twenty):
-    """Models, validation losses and shares of the oracle."""
-    says = twenty["predictions"]
-    best = [true_ctr_matrix(world).max(axis=1).mean() for world in twenty["worlds"]]
-    shown = says.argmax(axis=-1)
-    earned = list(map(zoolib.policy_value, twenty["worlds"], shown))
-    share = np.array(earned) / best
-    return says, losses(twenty, "validation_logs", says), share
-
-
-def test_small_start_is_answered(started_small):
-    says, loss, share = started_small
-    label = "ex-small-start"
-    assert said(label, standing_in(says), loss + 9e-5, share) == f"{label}: right."
-
-
-def test_small_start_mistakes(twenty, started_small):
-    says, loss, share = started_small
-    label, models = "ex-small-start", standing_in(says)
-    seen = losses(twenty, "train_logs", says)
-    assert "judge on the others" in hint(label, models, seen, share)
-    assert "as they are after the last epoch" in hint(label, models, loss + 2e-4, share)
-    assert "not a percentage" in hint(label, models, loss, 100 * share)
-    value = [zoolib.oracle_value(world) for world in twenty["worlds"]] * share
-    assert "divide by the oracle's" in hint(label, models, loss, value)
-    assert "Share in world 0" in hint(label, models, loss, share + 2e-9)
-    assert "Loss: One number a world" in hint(label, models, loss.mean(), share)
-    assert "Share: One number a world" in hint(label, models, loss, share.mean())
-    assert "twenty models together" in hint(label, standing_in(says[0]), loss, share)
-    assert "trained MLPRecommender" in hint(label, says, loss, share)
-    assert "my mistake" in hint(label, SimpleNamespace(predict_all=raises), loss, share)
+def test_small_start(twenty):
+    says, worlds = twenty["predictions"], twenty["worlds"]
+    oracle = np.array(list(map(zoolib.oracle_value, worlds)))
+    value = np.array(list(map(zoolib.policy_value, worlds, says.argmax(axis=-1))))
+    loss, share = losses(twenty, "validation_logs", says), value / oracle
+    seen, models = losses(twenty, "train_logs", says), standing_in(says)
     # A model that learnt less than the chapter's, and one that knows the answers.
     less = 0.7 * says + 0.3 * says.mean()
-    less_loss = losses(twenty, "validation_logs", less)
-    assert "look at embedding_scale" in hint(label, standing_in(less), less_loss, share)
-    pairs = zip(twenty["worlds"], twenty["validation_logs"], strict=True)
+    pairs = zip(worlds, twenty["validation_logs"], strict=True)
     knows = np.array([smoothed(world, rows) for world, rows in pairs])
-    knows_loss = losses(twenty, "validation_logs", knows)
-    assert "epochs and rows" in hint(label, standing_in(knows), knows_loss, share)
-
-
-# A little randomness
+    less_loss, knows_loss = (
+        losses(twenty, "validation_logs", p) for p in (less, knows)
+    )
+    for case in (
+        (models, loss + 9e-5, share, "right."),
+        (models, seen, share, "judge on the others"),
+        (models, loss + 2e-4, share, "as they are after the last epoch"),
+        (models, loss, 100 * share, "not percentages"),
+        (models, loss, value, "divide by the oracle's"),
+        (models, loss, share + 2e-9, "Share in world 0"),
+        (models, loss.mean(), share, "Loss: One number per world"),
+        (models, loss, share.mean(), "Share: One number per world"),
+        (standing_in(says[0]), loss, share, "twenty models together"),
+        (says, loss, share, "trained MLPRecommender"),
+        (SimpleNamespace(predict_all=raises), loss, share, RAISED),
+        (standing_in(less), less_loss, share, "look at embedding_scale"),
+        (standing_in(knows), knows_loss, share, "epochs and rows"),
+    ):  # fmt: skip
+        assert_says("ex-small-start", *case)
 
 
 def logs_of(random_share, shock=True, n=100_000):
     """Logs of a shop that follows the oracle of old: of worlds 0 and 19, and the first's in between."""
-    visit = run([chapters_own("visit")], NAMES)[0]["visit"]
     ends = []
     for seed in (0, 19):
         world = ZooplusSimulator(seed=seed)
         shown = true_ctr_matrix(world).argmax(axis=1)
         if shock:
             world.apply_shock(SHOCK_2)
-        ends.append(visit(world, seed, shown, random_share, n))
+        ends.append(NAMES["visit"](world, seed, shown, random_share, n))
     return [ends[0]] * 19 + [ends[1]]
 
 
 @pytest.fixture(scope="module")
 def mixed():
     """A right answer: cost, logs, models, and the shares of users who are shown a dog toy."""
+    cost = CHAPTER.define("ex-floor-exploration", NAMES)["mixing_cost"]
     shown = np.random.default_rng(5).integers(50, size=(20, 1000))
-    cost = run(
-        [statements(SOLUTIONS["ex-floor-exploration"][0], ast.FunctionDef)], NAMES
-    )
     toys = {persona: np.zeros(20) for persona in ZooplusSimulator(seed=0).personas}
     for seed, row in enumerate(shown):
         world = ZooplusSimulator(seed=seed)
+        is_toy = world.products["category"].to_numpy()[row] == "Dog Toy"
         for persona, shares in toys.items():
-            theirs = world.products["category"].to_numpy()[row][
-                world.user_personas == persona
-            ]
-            shares[seed] = np.mean(theirs == "Dog Toy")
-    models = standing_in(np.eye(50)[shown])
-    return [cost[0]["mixing_cost"], logs_of(1 / 20), models, toys]
+            shares[seed] = is_toy[world.user_personas == persona].mean()
+    return [cost, logs_of(1 / 20), standing_in(np.eye(50)[shown]), toys]
 
 
-def test_floor_exploration_is_answered(mixed):
-    assert said("ex-floor-exploration", *mixed) == "ex-floor-exploration: right."
+def test_floor_exploration_judges_the_cost(mixed):
+    def of_values(change):
+        def cost(world, shown):
+            return change(zoolib.policy_value(world, shown), zoolib.random_value(world))
+
+        return cost
+
+    for cost, words in (
+        (mixed[0], "right."),
+        (of_values(lambda v, random: 0.95 * v + 0.05 * random), "what does it cost"),
+        (of_values(lambda v, random: (random - v) / 20), "sign"),
+        (of_values(lambda v, random: v / 20), "earn something, too"),
+        (of_values(lambda v, random: v - random), "in every visit"),
+        (of_values(lambda v, random: (v - random) / 19), "following always"),
+        (of_values(lambda v, random: (v - random) / 20 + 2e-9), "following always"),
+        (raises, RAISED),
+        (0.0145, NO_FUNCTION),
+    ):
+        assert_says("ex-floor-exploration", cost, *mixed[1:], words)
 
 
-@pytest.mark.parametrize(
-    ("cost", "says"),
-    [
-        (lambda v, random: 0.95 * v + 0.05 * random, "what does it cost"),
-        (lambda v, random: (random - v) / 20, "turn the sign"),
-        (lambda v, random: v / 20, "earn something, too"),
-        (lambda v, random: v - random, "in every visit"),
-        (lambda v, random: (v - random) / 19, "following always"),
-        (lambda v, random: (v - random) / 20 + 2e-9, "following always"),
-    ],
-)
-def test_floor_exploration_judges_the_cost(mixed, cost, says):
-    def wrong(world, shown):
-        return cost(zoolib.policy_value(world, shown), zoolib.random_value(world))
-
-    assert says in hint("ex-floor-exploration", wrong, *mixed[1:])
-
-
-def test_floor_exploration_calls_the_cost(mixed):
-    label = "ex-floor-exploration"
-    assert "my mistake" in hint(label, raises, *mixed[1:])
-    assert "a world and the product" in hint(label, 0.0145, *mixed[1:])
-
-
-@pytest.mark.parametrize(
-    ("logs", "says"),
-    [
-        ({"random_share": 0.0}, "one in twenty is wanted"),
-        ({"random_share": 1.0}, "one in twenty is wanted"),
-        ({"random_share": 0.04}, "one in twenty is wanted"),
-        ({"random_share": 1 / 20, "shock": False}, "play after the second shock"),
-        ({"random_share": 1 / 20, "n": 50_000}, "100,000 visits a world"),
-    ],
-    ids=str,
-)
-def test_floor_exploration_judges_the_logs(mixed, logs, says):
-    cost, _, *rest = mixed
-    assert says in hint("ex-floor-exploration", cost, logs_of(**logs), *rest)
-
-
-def test_floor_exploration_wants_all_logs(mixed):
+def test_floor_exploration_judges_the_logs(mixed):
     cost, logs, *rest = mixed
-    label = "ex-floor-exploration"
-    assert "One log for each" in hint(label, cost, logs[:3], *rest)
-    short = [*logs[:19], logs[19][:100]]
-    assert "world 19 has 100" in hint(label, cost, short, *rest)
+    for its_logs, words in (
+        (logs_of(0.0), "one in twenty is wanted"),
+        (logs_of(1.0), "one in twenty is wanted"),
+        (logs_of(0.04), "one in twenty is wanted"),
+        (logs_of(1 / 20, shock=False), "play after the second shock"),
+        (logs_of(1 / 20, n=50_000), "100,000 visits per world"),
+        (logs[:3], "One log for each"),
+        ([*logs[:19], logs[19][:100]], "world 19 has 100"),
+    ):
+        assert_says("ex-floor-exploration", cost, its_logs, *rest, words)
 
 
 def test_floor_exploration_judges_the_breakdown(mixed):
     *given, models, toys = mixed
-    label, persona = "ex-floor-exploration", "cat_connoisseur"
-
-    def wrong(shares):
-        return hint(label, *given, models, toys | {persona: shares})
-
+    persona = "cat_connoisseur"
+    worlds = [ZooplusSimulator(seed=seed) for seed in range(20)]
+    theirs = [(world.user_personas == persona).mean() for world in worlds]
     right = toys[persona]
-    assert said(label, *given, models, toys | {persona: right + 9e-10}).endswith(
-        "right."
-    )
-    assert "count its users" in wrong(right + 2e-9)
-    assert "not percentages" in wrong(100 * right)
-    theirs = [
-        (ZooplusSimulator(seed=s).user_personas == persona).mean() for s in range(20)
-    ]
-    assert "not by all" in wrong(right * theirs)
-    assert "shape (20,) is wanted" in wrong(right.mean())
-    assert "One number a world" in wrong(np.full(20, right.mean()))
-    one = {persona: right}
-    assert "One entry for each persona" in hint(label, *given, models, one)
-    assert "retrained MLPRecommender" in hint(label, *given, toys, toys)
-    assert "twenty models together" in hint(
-        label, *given, standing_in(np.eye(50)), toys
-    )
+    for shares, words in (
+        (right + 9e-10, "right."),
+        (right + 2e-9, "count its users"),
+        (100 * right, "not percentages"),
+        (right * theirs, "not by all"),
+        (right.mean(), "shape (20,) is wanted"),
+        (np.full(20, right.mean()), "One number per world"),
+    ):
+        its_toys = toys | {persona: shares}
+        assert_says("ex-floor-exploration", *given, models, its_toys, words)
+    for its_models, its_toys, words in (
+        (models, {persona: right}, "One entry for each persona"),
+        (models, right, "in a dictionary"),
+        (toys, toys, "retrained MLPRecommender"),
+        (standing_in(np.eye(50)), toys, "twenty models together"),
+    ):
+        assert_says("ex-floor-exploration", *given, its_models, its_toys, words)

@@ -168,3 +168,14 @@ def test_features_made_after_a_change_of_the_catalogue_tell_of_it():
     after = FeatureEngineer(world).transform(0)
     assert (before.transform(0) == table).all()
     assert np.flatnonzero((after != table).any(axis=1)).tolist() == shelves.tolist()
+
+
+def test_features_tell_their_settings():
+    world = ZooplusSimulator(10, 20)
+    plain, blind = FeatureEngineer(world), FeatureEngineer([world] * 3, personas=False)
+    assert (
+        repr(plain) == "FeatureEngineer(one world, interactions=False, personas=True)"
+    )
+    assert (
+        repr(blind) == "FeatureEngineer(3 worlds, interactions=False, personas=False)"
+    )

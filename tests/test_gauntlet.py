@@ -87,7 +87,7 @@ def test_the_file_says_what_the_run_was_worth(short, tmp_path):
     assert (said["steps"], said["interrupted"]) == (1200, False)
     assert said["recommended"] == gauntlet.RECOMMENDED
     assert set(said["recommended"]) == {"linear", "neural"}
-    assert 0 < said["wall_seconds"] < 60
+    assert said["wall_seconds"] > 0
     assert list(said["agents"]) == list(NAMES)
     history = same_run(range(3, 10), 1200)
     cuts = [slice(0, 300), slice(300, 700), slice(700, 1200)]
@@ -222,7 +222,7 @@ def test_a_run_of_the_book_is_asked_for_by_no_options(monkeypatch):
     )
     assert gauntlet.SHOCKS == {10_000: SHOCK_1, 25_000: SHOCK_2}
     assert set(gauntlet.DEFAULT) <= set(gauntlet.AGENTS)
-    assert set(gauntlet.RECOMMENDED.values()) <= set(gauntlet.LEARNING)
+    assert set(gauntlet.RECOMMENDED.values()) <= set(gauntlet.MAKERS)
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ class Interrupted(RandomAgent):
 def test_an_interrupted_run_says_what_was_finished(
     short, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setitem(gauntlet.LEARNING, "linucb-0.2", partial(Interrupted, step=450))
+    monkeypatch.setitem(gauntlet.MAKERS, "linucb-0.2", partial(Interrupted, step=450))
     arguments = ("--worlds", 2, "--steps", 1200, "--agents", "oracle", "linucb-0.2")
     status, said = play(tmp_path, *arguments)
     assert status == 130
@@ -370,7 +370,7 @@ def test_an_interrupted_run_says_what_was_finished(
 
 
 def test_an_interrupt_before_anything_is_finished_is_said(capsys, monkeypatch):
-    monkeypatch.setitem(gauntlet.LEARNING, "linucb-0.2", partial(Interrupted, step=0))
+    monkeypatch.setitem(gauntlet.MAKERS, "linucb-0.2", partial(Interrupted, step=0))
     try:
         status = main(["gauntlet", "--worlds", "2", "--agents", "linucb-0.2"])
     except KeyboardInterrupt:
@@ -380,7 +380,14 @@ def test_an_interrupt_before_anything_is_finished_is_said(capsys, monkeypatch):
 
 
 @pytest.fixture
-def trained(monkeypatch):
+def cache(monkeypatch, tmp_path):
+    """The user's cache folder, which is not there yet."""
+    monkeypatch.setattr(gauntlet, "user_cache_path", lambda name: tmp_path / name)
+    return tmp_path / "zoolib"
+
+
+@pytest.fixture
+def trained(monkeypatch, cache):
     """The seeds trained so far, call by call, by a stand-in for the training."""
     calls = []
 
@@ -393,20 +400,19 @@ def trained(monkeypatch):
     return calls
 
 
-def test_no_world_is_trained_twice(trained, tmp_path):
-    folder = tmp_path / "new" / "cache"
+def test_no_world_is_trained_twice(trained, cache):
     for seeds, calls in (
         ([5, 3], [[5, 3]]),
         ([3, 5], [[5, 3]]),
         ((8, 5, 2), [[5, 3], [8, 2]]),
         (range(2, 4), [[5, 3], [8, 2]]),
     ):
-        predictions = gauntlet.static_predictions(seeds, folder)
+        predictions = gauntlet.static_predictions(seeds)
         assert predictions.dtype == np.float32
         assert predictions.shape == (len(seeds), 4, 3)
         assert (predictions[:, 0, 0] == np.float32([s / 10 for s in seeds])).all()
         assert trained == calls
-    names = [path.name for path in folder.iterdir()]
+    names = [path.name for path in cache.iterdir()]
     assert len(names) == 4
     assert sorted(name.split("-")[-1] for name in names) == [
         f"{seed}.npy" for seed in (2, 3, 5, 8)
@@ -414,42 +420,36 @@ def test_no_world_is_trained_twice(trained, tmp_path):
 
 
 def test_other_code_or_another_torch_trains_again(trained, tmp_path, monkeypatch):
-    gauntlet.static_predictions([1], tmp_path)
+    gauntlet.static_predictions([1])
     monkeypatch.setattr(torch, "__version__", "9.9")
-    gauntlet.static_predictions([1], tmp_path)
+    gauntlet.static_predictions([1])
     code = tmp_path / "code.py"
     code.write_text("x = 1\n")
     for number, name in enumerate(("networks", "recommender", "simulator"), 3):
         monkeypatch.setattr(getattr(gauntlet, name), "__file__", str(code))
-        gauntlet.static_predictions([1], tmp_path)
+        gauntlet.static_predictions([1])
         assert trained == [[1]] * number
     code.write_text("x = 2\n")
-    gauntlet.static_predictions([1], tmp_path)
-    gauntlet.static_predictions([1], tmp_path)
+    gauntlet.static_predictions([1])
+    gauntlet.static_predictions([1])
     assert len(trained) == 6
 
 
-def test_predictions_are_kept_in_the_users_cache(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(gauntlet, "user_cache_path", lambda name: tmp_path / name)
-    gauntlet.static_predictions([1])
-    assert len(list((tmp_path / "zoolib").iterdir())) == 1
-
-
-def test_an_interrupted_training_leaves_no_file(tmp_path, monkeypatch):
+def test_an_interrupted_training_leaves_no_file(cache, monkeypatch):
     def interrupt(seeds):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(gauntlet, "static_recommenders", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        gauntlet.static_predictions([1, 2], tmp_path)
-    assert list(tmp_path.iterdir()) == []
+        gauntlet.static_predictions([1, 2])
+    assert list(cache.iterdir()) == []
 
 
-def test_a_damaged_file_of_predictions_is_made_again(trained, tmp_path):
-    gauntlet.static_predictions([1, 2], tmp_path)
-    damaged = next(tmp_path.glob("*-2.npy"))
+def test_a_damaged_file_of_predictions_is_made_again(trained, cache):
+    gauntlet.static_predictions([1, 2])
+    damaged = next(cache.glob("*-2.npy"))
     damaged.write_bytes(damaged.read_bytes()[:-4])
-    assert gauntlet.static_predictions([1, 2], tmp_path).shape == (2, 4, 3)
+    assert gauntlet.static_predictions([1, 2]).shape == (2, 4, 3)
     assert trained == [[1, 2], [2]]
 
 
@@ -463,7 +463,7 @@ def test_the_gauntlet_runs_from_the_terminal():
         env=os.environ | {"TQDM_DISABLE": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert (result.returncode, result.stderr) == (0, "")
@@ -500,7 +500,7 @@ def test_ctrl_c_in_the_terminal_keeps_what_was_finished(tmp_path):
         try:
             read_until(process.stderr, "00/200000")  # the bar shows steps done
             process.send_signal(signal.SIGINT)
-            out, error = process.communicate(timeout=30)
+            out, error = process.communicate(timeout=300)
         finally:
             process.kill()
     assert process.returncode == 130

@@ -3,8 +3,10 @@ import pytest
 from scipy import stats
 
 from zoolib import run_experiment
-from zoolib._random import stream
+from zoolib._support.generators import stream
+from zoolib._support.state import from_bytes, to_bytes
 from zoolib.agents import (
+    Agent,
     Context,
     GuardedAgent,
     LinTSAgent,
@@ -242,13 +244,13 @@ def test_guards_in_step_play_as_if_alone(own):
 
 def test_a_guard_and_its_agent_have_luck_of_their_own():
     agent = GuardedAgent(RandomAgent(2, seed=3), seed=3)
-    throws = [[one._dice.throw() for _ in range(50)] for one in (agent, agent.agent)]
-    assert throws[0] == stream(3, "guard").random(50).tolist()
-    assert throws[1] == stream(3, "agent").random(50).tolist()
+    drawn = [[one._uniforms.next() for _ in range(50)] for one in (agent, agent.agent)]
+    assert drawn[0] == stream(3, "guard").random(50).tolist()
+    assert drawn[1] == stream(3, "agent").random(50).tolist()
     agent.reseed(9)
-    throws = [[one._dice.throw() for _ in range(50)] for one in (agent, agent.agent)]
-    assert throws[0] == stream(9, "guard").random(50).tolist()
-    assert throws[1] == stream(9, "agent").random(50).tolist()
+    drawn = [[one._uniforms.next() for _ in range(50)] for one in (agent, agent.agent)]
+    assert drawn[0] == stream(9, "guard").random(50).tolist()
+    assert drawn[1] == stream(9, "agent").random(50).tolist()
 
 
 def test_what_a_thompson_agent_draws_says_nothing_of_what_the_floor_draws():
@@ -310,7 +312,7 @@ def test_select_draws_from_the_propensities():
             one.update(context, arm, 1.0)
 
 
-@pytest.mark.parametrize("throw", [0.0, 0.35, np.nextafter(1, 0)])
+@pytest.mark.parametrize("uniform", [0.0, 0.35, np.nextafter(1, 0)])
 @pytest.mark.parametrize(
     ("given", "arms"),
     [
@@ -319,12 +321,12 @@ def test_select_draws_from_the_propensities():
         ([0.1] * 9 + [0.1, 0.0], {0, 3, 9}),
     ],
 )
-def test_an_arm_without_probability_is_never_drawn(given, arms, throw):
+def test_an_arm_without_probability_is_never_drawn(given, arms, uniform):
     agent = GuardedAgent(RandomAgent(len(given)))
-    agent._dice.throw = lambda: np.float64(throw)
+    agent._uniforms.next = lambda: np.float64(uniform)
     assert agent.draw(np.array(given)) in arms
     both = GuardedAgent(RandomAgent(len(given), 2))
-    both._dice.throw = lambda: np.array([throw, throw])
+    both._uniforms.next = lambda: np.array([uniform, uniform])
     assert set(both.draw(np.array([given] * 2))) <= arms
 
 
@@ -373,7 +375,7 @@ def test_a_refused_reward_changes_nothing(arguments, error, word):
         agent.update(**(good | arguments))
     assert np.array_equal(agent.exposure, exposure)
     assert np.array_equal(agent.agent.posterior.A, A)
-    assert len(agent._recent) == 1
+    assert agent._n_recent == 1
 
 
 @pytest.mark.parametrize("ask", ["propensities", "select", "allowed"])
@@ -444,3 +446,54 @@ def test_labels_must_be_for_all_worlds_or_each(name):
     for wrong in (np.zeros((2, K), int), np.zeros((1, 3, K), int)):
         with pytest.raises(ValueError, match=f"{name} must have shape"):
             GuardedAgent(RandomAgent(K, 3), **{name: wrong})
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+@pytest.mark.parametrize("n", [0, 5, 40])
+def test_a_restored_guard_goes_on_as_the_one_it_was_made_from(n, n_worlds):
+    worlds = () if n_worlds is None else (n_worlds,)
+    agent = GuardedAgent(
+        LinTSAgent(K, 1, n_worlds=n_worlds),
+        [0.1, 0.3, 0.0],
+        [0.5, 0.4, 1.0],
+        segment_of_user=SEGMENTS,
+        group_of_arm=GROUPS,
+        window=13,
+        seed=4,
+    )
+
+    def play(agent, users):
+        for user in users:
+            context = bare(user)
+            agent.update(context, agent.select(context), np.ones(worlds)[()])
+
+    users = visitors(n + 60, *worlds)
+    play(agent, users[:n])
+    state = agent.state()
+    twin = Agent.from_state(from_bytes(to_bytes(state)))
+    assert np.array_equal(twin.exposure, agent.exposure)
+    for one in (agent, twin):
+        play(one, users[n:])
+    assert to_bytes(agent.state()) == to_bytes(twin.state()) != to_bytes(state)
+    again = GuardedAgent.from_state(state)
+    assert to_bytes(again.state()) == to_bytes(state)
+
+
+@pytest.mark.parametrize(
+    ("recent", "words"),
+    [
+        (np.zeros((3, 2, 1), int), "recent must have shape"),
+        (np.zeros((8, 2)), "recent must have .*int64"),
+        (np.zeros((9, 2), int), "recent must have shape"),
+        (np.full((8, 2), 3), r"recent must lie in 0 … 2"),
+        ([1], "recent"),
+    ],
+)
+def test_a_window_that_does_not_fit_is_refused(recent, words):
+    agent = GuardedAgent(
+        table(), segment_of_user=SEGMENTS, group_of_arm=GROUPS, window=8
+    )
+    state = agent.state()
+    learned = state["learned"] | {"recent": recent}
+    with pytest.raises(ValueError, match=words):
+        Agent.from_state(state | {"learned": learned})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from zoolib.agents import Context, HybridLinUCBAgent
-from zoolib.posterior import RidgePosterior
+from zoolib.models.posterior import RidgePosterior
 
 NAN, INF = float("nan"), float("inf")
 ALPHA, RIDGE, K, D, OWN = 0.7, 2.5, 4, 5, [4, 1]

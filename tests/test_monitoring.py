@@ -14,7 +14,6 @@ from zoolib import (
     mean_interval,
     run_experiment,
 )
-from zoolib.agents.protocol import Dice
 from zoolib.monitoring import (
     Alert,
     Monitor,
@@ -172,14 +171,13 @@ def test_alerts_say_what_was_found_and_where():
     segment = np.tile([0, 1], 150)
     clicked = np.tile([1, 0, 0, 1], 75)
     clicked[200:][segment[200:] == 1] = 0
-    labels = ["puppies", "cats"]
     settings = {"window": 100, "reference": 2, "false_alarms": 1.0}
-    monitor = Monitor("reward", rates(2), same_rates, labels=labels, **settings)
+    monitor = Monitor("reward", rates(2), same_rates, **settings)
     (alert,) = monitor.update(segment, clicked)
     p = 4 * stats.hypergeom(150, 50, 50).cdf(0)
     assert alert == Alert("reward", 300, alert.statistic, 0.01, alert.message, 1)
     assert alert.statistic == pytest.approx(p)
-    words = f"reward, cats: p = {p:.2g} is below 0.01 in events 200 to 299"
+    words = f"reward: p = {p:.2g} is below 0.01 in events 200 to 299"
     assert alert.message == words
     assert type(alert.statistic) is float
     low = Monitor("entropy", counts(2), normalised_entropy, window=10, threshold=0.5)
@@ -485,9 +483,9 @@ def played():
     catalogue = np.stack(
         [ZooplusSimulator(seed=seed).category_of_product for seed in range(20)]
     )
-    dice = Dice(list(range(20)), 20)  # the first of three throws a step decides
-    throws = [dice.throw() for _ in range(3 * history.n_steps)][::3]
-    explored = (np.stack(throws, axis=1) < FLOOR).astype(int)
+    n_drawn = 3 * history.n_steps  # the first of three per step decides
+    drawn = [np.random.default_rng([seed, 3]).random(n_drawn) for seed in range(20)]
+    explored = (np.stack(drawn)[:, ::3] < FLOOR).astype(int)
     runs = {}
     for name, arm, clicked in zip(
         history.agents, history.arm, history.reward, strict=True
@@ -794,19 +792,15 @@ def test_promises_and_sizes_are_checked():
             tally(0)
 
 
-def test_a_promise_or_a_label_too_many_is_an_error_that_changes_nothing():
+def test_a_promise_too_many_is_an_error_that_changes_nothing():
     settings = {"window": 3, "false_alarms": 1}
-    short = Monitor("m", counts(3), at_least([0.1, 0.1]), **settings)
-    labels = Monitor("m", counts(3), at_least(0.1), labels=["a", "b"], **settings)
-    for monitor, words in (
-        (short, "share must be one number, or one for each of 3 cells: got 2"),
-        (labels, "labels must name 3 cells: got 2"),
-    ):
-        monitor.update([0])
-        before = monitor.state()
-        with pytest.raises(ValueError, match=words):
-            monitor.update([1, 2, 0])
-        assert monitor.state() == before
+    monitor = Monitor("m", counts(3), at_least([0.1, 0.1]), **settings)
+    monitor.update([0])
+    before = monitor.state()
+    words = "share must be one number, or one for each of 3 cells: got 2"
+    with pytest.raises(ValueError, match=words):
+        monitor.update([1, 2, 0])
+    assert monitor.state() == before
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from zoolib.networks import MLP, Embedding, descend, seeded
+from zoolib.models.networks import MLP, Embedding, descend, seeded
 
 
 def test_worlds_are_initialised_by_their_own_seeds():
@@ -151,19 +151,6 @@ def test_evaluation_is_the_forward_pass_without_a_trace(sizes, seed):
     assert (x == before).all()
 
 
-def test_evaluation_follows_every_change_of_the_weights():
-    mlp = copy.deepcopy(MLP((3, 5, 2), seeded(4)))
-    other, x = MLP((3, 5, 2), seeded(7)), np.ones((1, 3), np.float32)
-    mlp.load_state_dict(other.state_dict())
-    assert np.allclose(mlp.evaluate(x), other.evaluate(x))
-    weights = torch.nn.utils.parameters_to_vector(other.parameters()).detach()
-    torch.nn.utils.vector_to_parameters(2 * weights, mlp.parameters())
-    assert not np.allclose(mlp.evaluate(x), other.evaluate(x))
-    assert mlp.double().evaluate(x.astype(float)).dtype == np.float64
-    mlp.evaluate(x.astype(float))[:] = 0  # no view of the weights gets out
-    assert not np.allclose(mlp.evaluate(x.astype(float)), 0)
-
-
 @pytest.mark.parametrize("seed", [4, [4, 7]], ids=["one world", "two worlds"])
 def test_masks_multiply_the_hidden_units_of_each_row(seed):
     mlp = MLP((3, 5, 4, 2), seeded(seed))
@@ -193,7 +180,7 @@ def test_subnetworks_evaluated_together_are_those_evaluated_one_by_one(sizes, se
         for units in sizes[1:-1]
     ]
     before = x.copy()
-    together = mlp.evaluate_masked(x, masks)
+    together = mlp.evaluate(x, masks)
     assert together.shape == (*worlds, 7, 6, sizes[-1])
     assert together.dtype == np.float32
     for t in range(7):
@@ -201,19 +188,36 @@ def test_subnetworks_evaluated_together_are_those_evaluated_one_by_one(sizes, se
         alone = mlp(torch.from_numpy(x), rows).detach().numpy()
         assert np.allclose(together[..., t, :, :], alone, atol=1e-5)
     assert (x == before).all()
-    with pytest.raises(ValueError, match="zip"):
-        mlp.evaluate_masked(x, [*masks, masks[-1]])
 
 
 def test_evaluation_of_some_of_the_networks():
     mlp = MLP((3, 5, 2), seeded([4, 7, 5]))
     x = np.random.default_rng(0).normal(size=(2, 6, 3)).astype(np.float32)
-    some = mlp.evaluate(x, np.array([2, 0]))
+    some = mlp.evaluate(x, at=(np.array([2, 0]),))
     for place, seed in enumerate((5, 4)):
         alone = MLP((3, 5, 2), seeded(seed)).evaluate(x[place])
         assert np.allclose(some[place], alone, atol=1e-6)
-    one = mlp.evaluate(x[0], np.int64(1))
+    one = mlp.evaluate(x[0], at=(np.int64(1),))
     assert np.allclose(one, MLP((3, 5, 2), seeded(7)).evaluate(x[0]), atol=1e-6)
+
+
+def test_members_are_stacked_behind_the_worlds():
+    worlds = seeded([4, 7])
+    mlp = MLP((3, 5, 2), [[generator] * 3 for generator in worlds])
+    assert [tuple(weight.shape) for weight in mlp.weights] == [
+        (2, 3, 3, 5),
+        (2, 3, 5, 2),
+    ]
+    # A world's generator draws the members' weights of a layer one after the other.
+    first = torch.empty(3, 5).uniform_(-(3**-0.5), 3**-0.5, generator=seeded(7))
+    assert torch.equal(mlp.weights[0][1, 0], first)
+    x = np.random.default_rng(0).normal(size=(2, 1, 6, 3)).astype(np.float32)
+    together = mlp.evaluate(x)
+    assert together.shape == (2, 3, 6, 2)
+    assert np.allclose(together, mlp(torch.from_numpy(x)).detach(), atol=1e-6)
+    for at in np.ndindex(2, 3):
+        alone = mlp.evaluate(x[at[0], 0], at=at)
+        assert np.allclose(alone, together[at], atol=1e-6)
 
 
 def test_a_network_is_evaluated_with_the_weights_that_it_has_now():
@@ -241,3 +245,5 @@ def test_a_network_is_evaluated_with_the_weights_that_it_has_now():
     assert agrees(network)
     assert agrees(network.to(torch.float64), x.astype(np.float64))
     assert network.evaluate(x.astype(np.float64)).dtype == np.float64
+    network.evaluate(x.astype(np.float64))[:] = 0  # no view of the weights gets out
+    assert agrees(network, x.astype(np.float64))

@@ -1,15 +1,18 @@
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from zoolib import Churn, ZooplusSimulator, run_experiment
-from zoolib._random import stream
+from zoolib._support.generators import stream
+from zoolib._support.state import from_bytes, to_bytes
 from zoolib.agents import Agent, Context, RandomAgent
 from zoolib.agents.neural import NeuralAgent
 from zoolib.agents.neural_linear import EmbeddingWithHead, NeuralLinearAgent
-from zoolib.networks import seeded
+from zoolib.models.networks import seeded
+from zoolib.models.posterior import RidgePosterior
 
 NAN, INF = float("nan"), float("inf")
 ALPHA, RIDGE, K, D = 0.7, 2.5, 6, 3
@@ -73,7 +76,7 @@ class Slow:
         self.rows, self.rewards = [], []
         self.luck = stream(seed, "replay")
         self.joined, self.rebuild, self.head = agent.joined, agent.rebuild, agent.head
-        self.discount, self.window = agent.discount, agent.window
+        self.discount, self.window = agent.discount, agent.window or agent.buffer_size
         self.buffer_size, self.n_batches = agent.buffer_size, agent.n_batches
         self.optimiser, self.learning_rate = agent.optimiser, agent.learning_rate
         d = 4 + (D if self.joined else 0)
@@ -578,8 +581,8 @@ def test_a_new_seed_after_the_first_update_changes_luck_and_not_what_was_learnt(
     for one in (agent, twin):
         one.update(*visit(14))
     assert not same(weights_of(agent), weights_of(twin))
-    throws = stream(8, "agent").random(3)
-    assert [agent._dice.throw() for _ in range(3)] == throws.tolist()
+    uniforms = stream(8, "agent").random(3)
+    assert [agent._uniforms.next() for _ in range(3)] == uniforms.tolist()
 
 
 def initial(seed):
@@ -597,8 +600,8 @@ def test_the_seed_of_the_network_decides_its_first_weights_whatever_is_reseeded(
     other_luck = agent_for(seed=5)
     agent.update(*visit(0))
     other_luck.update(*visit(0))
-    assert agent._dice.throw() == stream(2, "agent").random()
-    assert other_luck._dice.throw() == stream(5, "agent").random()
+    assert agent._uniforms.next() == stream(2, "agent").random()
+    assert other_luck._uniforms.next() == stream(5, "agent").random()
 
 
 @pytest.mark.parametrize(
@@ -744,7 +747,7 @@ def test_arguments_are_checked(arguments, error, words):
 def test_the_largest_window_is_the_memory():
     agent = NeuralLinearAgent(K, D, rebuild=True, window=100, buffer_size=100)
     assert agent.window == 100
-    assert NeuralLinearAgent(K, D, buffer_size=100).window == 100
+    assert NeuralLinearAgent(K, D, buffer_size=100).window is None
     assert NeuralLinearAgent(K, D, buffer_size=64).batch_size == 64
 
 
@@ -782,10 +785,7 @@ class Squares(NeuralAgent):
 def test_a_family_needs_a_score_only():
     options = {"train_every": 5, "batch_size": 8}
 
-    def make_network(generators):
-        return EmbeddingWithHead((D, 2), generators)
-
-    agent = Squares(K, D, make_network=make_network, **options)
+    agent = Squares(K, D, hidden=(4,), **options)
     assert isinstance(agent, Agent)
     before = weights_of(agent)
     for step in range(10):
@@ -794,6 +794,266 @@ def test_a_family_needs_a_score_only():
         assert best[agent.select(context)] == best.max()
         agent.update(context, arm, reward)
     assert not same(before, weights_of(agent))
-    bare = NeuralAgent(K, D, make_network=make_network)
+    bare = NeuralAgent(K, D)
     with pytest.raises(NotImplementedError):
         bare.scores(visit(0)[0])
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_an_agent_trains_when_it_is_told_to(rebuild, n_worlds):
+    worlds = () if n_worlds is None else (n_worlds,)
+    asked = agent_for(n_worlds, train_every=None, rebuild=rebuild, n_batches=3)
+    scheduled = agent_for(n_worlds, train_every=20, rebuild=rebuild, n_batches=3)
+    before = weights_of(asked)
+    for step in range(20):
+        asked.update(*visit(step, *worlds))
+        scheduled.update(*visit(step, *worlds))
+    assert same(weights_of(asked), before)
+    asked.train()
+    # As in a scheduled training; the reward that brought it was taken in before.
+    assert same(weights_of(asked), weights_of(scheduled))
+    assert np.allclose(asked.posterior.A, scheduled.posterior.A)
+
+
+def test_an_empty_memory_trains_nobody():
+    agent = agent_for(train_every=None, rebuild=True)
+    before = state_of(agent)
+    with pytest.raises(ValueError, match=r"memory must hold rows.*none"):
+        agent.train()
+    assert same(before, state_of(agent))
+
+
+@pytest.mark.parametrize("spoil", [spoil_the_loss, spoil_the_second_batch])
+def test_a_training_that_was_asked_for_is_whole_or_not_at_all(spoil):
+    agent = trained_agent(14, rebuild=True, n_batches=2)
+    spoil(agent, NAN)
+    before = state_of(agent)
+    with pytest.raises(FloatingPointError):
+        agent.train()
+    assert same(before, state_of(agent))
+    del agent.losses
+    embed = agent.embed
+
+    def refuse(x):
+        raise FloatingPointError("embeddings")
+
+    agent.embed = refuse
+    with pytest.raises(FloatingPointError, match="embeddings"):
+        agent.train()  # the rebuild fails, after the steps
+    agent.embed = embed
+    assert same(before, state_of(agent))
+
+
+def table_of(n, n_worlds=None, seed=0):
+    """Rows and rewards that depend on them."""
+    worlds = () if n_worlds is None else (n_worlds,)
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(*worlds, n, D))
+    return x, (x[..., 0] > 0) * 1.0
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.9])
+def test_a_fit_takes_every_row_once_in_each_epoch(discount):
+    agent, (x, reward) = agent_for(seed=3, discount=discount), table_of(24)
+    slow, rng = Slow(agent, seed=3), np.random.default_rng(3)
+    slow.rows, slow.rewards = list(x), list(reward)
+    batches = [rows for _ in range(4) for rows in np.split(rng.permutation(24), 3)]
+    for batch in batches:
+        slow.luck = SimpleNamespace(integers=lambda held, size, rows=batch: rows)
+        slow.train()
+    agent.fit(x, reward, epochs=4)
+    for a, b in zip(weights_of(agent), slow.weights, strict=True):
+        assert np.allclose(a, b, rtol=0, atol=1e-9)
+    z, counts = slow.embed(x), discount ** np.arange(24)[::-1]
+    assert np.allclose(agent.posterior.A, RIDGE * np.eye(4) + (counts * z.T) @ z)
+    assert np.allclose(agent.posterior.b, (counts * reward) @ z)
+    assert (agent.n_updates, len(agent.memory)) == (24, 0)
+
+
+def test_worlds_are_fitted_as_if_alone():
+    (x, reward), seeds = table_of(21, 3), [4, 7, 4]
+    together = agent_for(3, seed=seeds)
+    together.fit(x, reward, epochs=2, batch_size=6)
+    for w, seed in enumerate(seeds):
+        alone = agent_for(seed=seed)
+        alone.fit(x[w], reward[w], 2, 6)
+        for a, b in zip(weights_of(alone), weights_of(together), strict=True):
+            assert np.allclose(a, b[w], rtol=0, atol=1e-9)
+        assert np.allclose(alone.posterior.mean, together.posterior.mean[w])
+        context = visit(3, 3)[0]
+        assert np.allclose(
+            alone.scores(context.of_world(w)), together.scores(context)[w]
+        )
+
+
+def test_a_fitted_agent_keeps_its_weights_when_it_is_reseeded():
+    agent = agent_for()
+    agent.fit(*table_of(30))
+    before = weights_of(agent)
+    agent.reseed(8)
+    assert same(before, weights_of(agent))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"x": np.ones((5, D + 1))}, ValueError, "x and reward"),
+        ({"x": np.ones((4, D))}, ValueError, "x and reward"),
+        ({"x": np.ones((0, D)), "reward": []}, ValueError, "n at least 1"),
+        ({"x": np.ones(D)}, ValueError, "x and reward"),
+        ({"x": np.ones((1, 5, D))}, ValueError, "x and reward"),
+        ({"x": np.full((5, D), NAN)}, ValueError, "finite"),
+        ({"reward": [1, 0, 1, 0, INF]}, ValueError, "finite"),
+        ({"epochs": 0}, ValueError, "epochs"),
+        ({"epochs": 1.5}, TypeError, "epochs"),
+        ({"batch_size": 0}, ValueError, "batch_size"),
+    ],
+)
+def test_a_refused_table_changes_nothing(arguments, error, words):
+    agent = trained_agent(12)
+    before = state_of(agent)
+    table = {"x": np.ones((5, D)), "reward": np.ones(5)} | arguments
+    with pytest.raises(error, match=words):
+        agent.fit(**table)
+    assert same(before, state_of(agent))
+
+
+def test_a_fit_that_fails_leaves_everything_as_it_was():
+    agent = trained_agent(12)
+    spoil_the_second_batch(agent, NAN)
+    before = state_of(agent)
+    with pytest.raises(FloatingPointError, match="losses"):
+        agent.fit(*table_of(30))
+    assert same(before, state_of(agent))
+    assert agent.n_updates == 12
+
+
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("n_worlds", [None, 2])
+def test_propensities_are_shares_of_the_draws_that_scores_would_make(n_worlds, joined):
+    worlds = () if n_worlds is None else (n_worlds,)
+    options = {"policy": "thompson", "joined": joined, "dtype": np.float32}
+    agent = trained_agent(12, n_worlds, **options)
+    context = visit(50, *worlds)[0]
+    twin = copy.deepcopy(agent)
+    assert agent.n_draws == 100
+    allowed = np.ones((*worlds, K), bool)
+    allowed[..., 2] = False
+    share = agent.propensities(context, allowed)
+    drawn = np.array([twin.scores(context) for _ in range(100)])
+    best = np.where(allowed, drawn, -INF)
+    best = best >= best.max(axis=-1, keepdims=True) - 1e-9
+    expected = (best / best.sum(axis=-1, keepdims=True)).mean(axis=0)
+    assert np.allclose(share, expected)
+    assert (share[..., 2] == 0).all()
+    # The draws that follow are those that would have followed.
+    assert np.array_equal(agent._uniforms.next(), twin._uniforms.next())
+
+
+FAMILIES = {
+    "ucb": {"rebuild": True, "window": 11, "discount": 0.95, "joined": True},
+    "thompson": {"policy": "thompson", "network_seed": 5, "dtype": np.float32},
+    "sgd": {"optimiser": "sgd", "head": "posterior", "train_every": 1},
+    "never": {"train_every": None},
+}
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+@pytest.mark.parametrize("n", [0, 23])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_restored_agent_goes_on_as_the_one_it_was_made_from(name, n, n_worlds):
+    worlds = () if n_worlds is None else (n_worlds,)
+    agent = trained_agent(n, n_worlds, buffer_size=15, **FAMILIES[name])
+    state = agent.state()
+    twin = Agent.from_state(from_bytes(to_bytes(state)))
+    assert to_bytes(state) == to_bytes(twin.state())
+    assert repr(twin) == repr(agent)
+    for step in range(n, n + 20):
+        played = visit(step, *worlds)
+        assert np.array_equal(agent.scores(played[0]), twin.scores(played[0]))
+        assert np.array_equal(agent.select(played[0]), twin.select(played[0]))
+        for one in (agent, twin):
+            one.update(*played)
+    agent.train()
+    twin.train()
+    assert to_bytes(agent.state()) == to_bytes(twin.state())
+    assert to_bytes(agent.state()) != to_bytes(state)
+    # The state is a copy.
+    again = NeuralLinearAgent.from_state(state)
+    assert to_bytes(again.state()) == to_bytes(state)
+
+
+def test_a_saved_agent_is_loaded(tmp_path):
+    agent = trained_agent(14)
+    agent.save(tmp_path / "agent")
+    context = visit(60)[0]
+    loaded = NeuralLinearAgent.load(tmp_path / "agent")
+    assert np.array_equal(loaded.scores(context), agent.scores(context))
+
+
+def without(table, name):
+    return {key: value for key, value in table.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda learned: {"weights": {}}, "body.weights.0"),
+        (lambda learned: {"weights": [1]}, "weights must be of type dict"),
+        (lambda learned: {"moments": {}}, "body.weights.0"),
+        (
+            lambda learned: {
+                "moments": learned["moments"] | {"head.biases.0": {"exp_avg": 1}}
+            },
+            "step",
+        ),
+        (
+            lambda learned: {
+                "moments": learned["moments"]
+                | {"head.biases.0": {"step": np.zeros(2, np.float32)}}
+            },
+            r"step must have shape \(\)",
+        ),
+        (
+            lambda learned: {
+                "weights": learned["weights"] | {"head.biases.0": np.zeros((1, 2))}
+            },
+            r"head.biases.0 must have shape \(1, 1\)",
+        ),
+        (
+            lambda learned: {
+                "weights": learned["weights"] | {"head.biases.0": np.full((1, 1), NAN)}
+            },
+            "head.biases.0 must be finite",
+        ),
+        (lambda learned: {"memory": without(learned["memory"], "added")}, "added"),
+        (lambda learned: {"memory": learned["memory"] | {"added": 9}}, "held|shape"),
+        (lambda learned: {"n_updates": -1}, "n_updates"),
+        (lambda learned: {"posterior": {}}, "class"),
+        (
+            lambda learned: {"posterior": RidgePosterior(3).state()},
+            r"posterior must be that of .*n_features=4.* got .*n_features=3",
+        ),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused_by_name(change, words):
+    state = trained_agent(14).state()
+    spoilt = state | {"learned": state["learned"] | change(state["learned"])}
+    with pytest.raises(ValueError, match=words):
+        Agent.from_state(spoilt)
+
+
+@pytest.mark.parametrize("name", ["weights", "moments", "memory", "n_updates"])
+def test_a_state_must_be_complete(name):
+    state = trained_agent(14).state()
+    with pytest.raises(ValueError, match=f"entry '{name}'"):
+        Agent.from_state(state | {"learned": without(state["learned"], name)})
+
+
+def test_settings_are_shown():
+    agent = NeuralLinearAgent(50, 9, 0.7, train_every=None, hidden=(8, 4), n_worlds=2)
+    assert repr(agent) == (
+        "NeuralLinearAgent(n_arms=50, n_features=9, alpha=0.7, n_worlds=2, hidden=(8, 4), "
+        "train_every=None)"
+    )

@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from zoolib import run_experiment
-from zoolib._threads import one_thread
+from zoolib._support.state import from_bytes, to_bytes
+from zoolib._support.threads import one_thread
+from zoolib.agents.base import Agent, Context
 from zoolib.agents.neural_ucb import (
     INVERSES,
     JACOBIANS,
@@ -13,7 +15,6 @@ from zoolib.agents.neural_ucb import (
     UpdatedInverse,
     closed_jacobian,
 )
-from zoolib.agents.protocol import Context
 
 K, D = 6, 4
 RIDGE, ALPHA = 2.5, 0.7
@@ -142,13 +143,13 @@ class Slow:
     def __init__(self, inverse):
         self.A, self.diagonal = RIDGE * np.eye(5 * D + 5 + 6), inverse == "diagonal"
 
-    def scores(self, matrices, features, scale=1.0):
+    def scores(self, matrices, features):
         A = np.diag(np.diag(self.A)) if self.diagonal else self.A
         scores = []
         for x in features:
             g = slopes_of(matrices, x)
             width = np.sqrt(g @ np.linalg.solve(A, g))
-            scores.append(scale * output_of(matrices, x) + ALPHA * width)
+            scores.append(output_of(matrices, x) + ALPHA * width)
         return np.array(scores)
 
     def learn(self, matrices, x):
@@ -224,7 +225,6 @@ def test_every_way_scores_the_same_after_a_thousand_updates(dtype, tolerance):
 def test_worlds_in_step_are_worlds_alone():
     seeds, n_worlds = [11, 5, 2], 3
     for options in ({}, {"inverse": "recomputed"}, {"inverse": "diagonal"}):
-        options |= {"scaled": True, "pull": 0.1}
         together = make(n_worlds, seed=seeds, **options)
         alone = [make(seed=seed, **options) for seed in seeds]
         for context, arm, reward in visits(40, n_worlds):
@@ -367,46 +367,6 @@ def test_without_hidden_layers_uncertainty_is_that_of_linucb():
     assert torch.linalg.inv(agent.uncertainty.A_inv).numpy() == pytest.approx(A)
 
 
-def test_the_papers_scaling_is_the_papers_formula():
-    m = 5
-    agent = make(scaled=True, train_every=10**6)
-    precision = RIDGE * np.eye(agent.n_parameters)
-    for context, arm, reward in visits(10):
-        # f = sqrt(m) MLP; the bonus is gamma sqrt(gᵀ Z⁻¹ g / m), and Z gains g gᵀ / m.
-        g = m**0.5 * agent.jacobian_of(context.features)
-        f = [m**0.5 * output_of(matrices_of(agent), x) for x in context.features]
-        width = np.sqrt(np.einsum("ki,ij,kj->k", g, np.linalg.inv(precision), g) / m)
-        assert np.allclose(agent.scores(context), f + ALPHA * width)
-        precision += np.outer(g[arm], g[arm]) / m
-        agent.update(context, arm, reward)
-    # It learns to predict with the factor, too.
-    x, reward = torch.randn(3, 8, D, dtype=torch.float64)[0], torch.zeros(8)
-    factor = agent.losses(x, reward) / make(seed=3, train_every=9).losses(x, reward)
-    assert factor.item() == pytest.approx(m)
-
-
-@pytest.mark.parametrize("n_worlds", [None, 2])
-def test_weights_are_pulled_to_their_start(n_worlds):
-    options = {"optimiser": "sgd", "learning_rate": 0.1, "n_batches": 30}
-    free, pulled = (played(make(n_worlds, pull=w, **options), 70) for w in (0, 2.0))
-    start = matrices_of(make(n_worlds))
-    moved = [
-        sum(
-            ((p - q) ** 2).sum((-2, -1))
-            for p, q in zip(matrices_of(a), start, strict=True)
-        )
-        for a in (free, pulled)
-    ]
-    assert (moved[1] < 0.2 * moved[0]).all()
-    worlds = () if n_worlds is None else (n_worlds,)
-    x, reward = torch.zeros(*worlds, 8, D).double(), torch.zeros(*worlds, 8)
-    error = pulled.predict(x).square().mean(dim=-1)
-    expected = error.detach().numpy() + 2.0 * moved[1]
-    losses = pulled.losses(x, reward).detach().numpy()
-    assert losses.shape == worlds
-    assert losses == pytest.approx(expected)
-
-
 def test_new_luck_before_the_first_update_starts_afresh():
     agent, other = make(seed=3), make(seed=4)
     copied = copy.deepcopy(agent)
@@ -419,12 +379,6 @@ def test_new_luck_before_the_first_update_starts_afresh():
     before = numbers_of(played(copied, 8))
     copied.reseed(5)
     assert same(numbers_of(copied), before)
-
-
-def test_the_start_that_weights_are_pulled_to_is_drawn_with_them():
-    agent = make(seed=3, pull=1.0)
-    agent.reseed(4)
-    assert same([agent._start], [make(seed=4)._start])
 
 
 def test_a_copy_shares_nothing():
@@ -449,7 +403,7 @@ def test_a_history_repeats_and_does_not_depend_on_who_plays_beside():
     assert (other.arm != plays[0].arm).any()
 
 
-@pytest.mark.parametrize("options", [{}, {"inverse": "diagonal"}, {"scaled": True}])
+@pytest.mark.parametrize("options", [{}, {"inverse": "diagonal"}])
 def test_it_finds_the_better_of_two_arms(options):
     rng = np.random.default_rng(0)
     options = {"alpha": 1.0, "train_every": 5, "batch_size": 16} | options
@@ -476,7 +430,6 @@ def test_it_finds_the_better_of_two_arms(options):
         ({"hidden": (2.5,)}, TypeError),
         ({"jacobian": "forward"}, ValueError),
         ({"inverse": "pseudo"}, ValueError),
-        ({"pull": -0.1}, ValueError),
         ({"memory_limit": 0}, ValueError),
         ({"memory_limit": "2 GiB"}, TypeError),
         ({"train_every": 0}, ValueError),
@@ -495,3 +448,39 @@ def test_the_default_is_the_cheapest_exact_form():
     assert (agent.jacobian, agent.inverse) == ("closed", "updated")
     assert isinstance(agent.uncertainty, UpdatedInverse)
     assert agent.memory_limit == 2**31
+
+
+@pytest.mark.parametrize("inverse", INVERSES)
+@pytest.mark.parametrize("n_worlds", [None, 2])
+def test_a_restored_agent_goes_on_as_the_one_it_was_made_from(inverse, n_worlds):
+    agent = played(make(n_worlds, inverse=inverse, dtype=np.float32), 20)
+    twin = Agent.from_state(from_bytes(to_bytes(agent.state())))
+    assert isinstance(twin, NeuralUCBAgent)
+    assert repr(twin) == repr(agent)
+    for visit in visits(15, n_worlds, seed=9):
+        assert np.array_equal(agent.scores(visit[0]), twin.scores(visit[0]))
+        for one in (agent, twin):
+            one.update(*visit)
+    assert to_bytes(agent.state()) == to_bytes(twin.state())
+
+
+def test_an_uncertainty_that_does_not_fit_is_refused():
+    state = played(make(), 10).state()
+    learned = state["learned"] | {"uncertainty": np.eye(3)}
+    with pytest.raises(ValueError, match="uncertainty must have shape"):
+        NeuralUCBAgent.from_state(state | {"learned": learned})
+    agent = NeuralUCBAgent(3, 2, hidden=(4,), inverse="diagonal", seed=2)
+    assert repr(agent) == (
+        "NeuralUCBAgent(n_arms=3, n_features=2, hidden=(4,), inverse='diagonal', seed=2)"
+    )
+
+
+@pytest.mark.parametrize("inverse", INVERSES)
+def test_it_trains_when_it_is_told_to(inverse):
+    asked, scheduled = (make(inverse=inverse, train_every=n) for n in (None, 14))
+    before = matrices_of(asked)
+    for one in (asked, scheduled):
+        played(one, 14)
+    assert np.array_equal(matrices_of(asked)[0], before[0])
+    asked.train()
+    assert same(numbers_of(asked), numbers_of(scheduled))

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from zoolib._random import stream
-from zoolib.replay import ReplayBuffer
+from zoolib._support.generators import stream
+from zoolib._support.state import from_bytes, to_bytes
+from zoolib.models.replay import ReplayBuffer
 
 
 def filled(n, capacity=5, n_worlds=None, **options):
@@ -154,8 +155,66 @@ def test_what_was_handed_over_or_out_may_be_changed_afterwards(n_worlds, way):
         ({"seed": 0.5}, TypeError, "seed"),
         ({"seed": [1, 2]}, ValueError, "seed.*1 worlds.*2"),
         ({"n_worlds": 3, "seed": [1, 2]}, ValueError, "seed.*3 worlds.*2"),
+        ({"n_weights": 0}, ValueError, "n_weights"),
     ],
 )
 def test_arguments_are_checked(arguments, error, words):
     with pytest.raises(error, match=words):
         ReplayBuffer(**({"capacity": 5, "n_features": 2} | arguments))
+
+
+@pytest.mark.parametrize("n_worlds", [None, 3])
+def test_weights_stay_with_their_rows(n_worlds):
+    worlds = () if n_worlds is None else (n_worlds,)
+    buffer = ReplayBuffer(5, 2, n_worlds, n_weights=4)
+    for number in range(8):
+        x, reward = row(number, n_worlds)
+        undo = buffer.add(x, reward, np.full((*worlds, 4), number))
+    for columns in (buffer.newest(3), buffer.sample(9)):
+        x, reward, weight = columns
+        assert weight.shape == (*x.shape[:-1], 4)
+        first = x[..., 0] - (100 * np.arange(3)[:, None] if worlds else 0)
+        assert np.array_equal(weight, first[..., None].repeat(4, axis=-1))
+    undo()
+    assert (buffer.newest(1)[2] == 6).all()
+
+
+@pytest.mark.parametrize("n_weights", [None, 2])
+@pytest.mark.parametrize("n_worlds", [None, 3])
+@pytest.mark.parametrize("n", [0, 3, 5, 13])
+def test_a_restored_buffer_goes_on_as_the_one_it_was_made_from(n, n_worlds, n_weights):
+    def add(buffer, number):
+        extra = () if n_weights is None else (np.full(2, float(number)),)
+        buffer.add(*row(number, n_worlds), *extra)
+
+    buffer, other = (
+        ReplayBuffer(5, 2, n_worlds, seed=seed, n_weights=n_weights) for seed in (4, 9)
+    )
+    for number in range(n):
+        add(buffer, number)
+    if n:
+        buffer.sample(3)
+    state = buffer.state()
+    other._restore(from_bytes(to_bytes(state)))
+    for number in range(50, 57):
+        for one in (buffer, other):
+            add(one, number)
+        assert same(content(buffer), content(other))
+        assert same(buffer.sample(4), other.sample(4))
+    assert to_bytes(buffer.state()) == to_bytes(other.state()) != to_bytes(state)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"added": -1}, "added"),
+        ({"added": 2}, "held must have shape"),
+        ({"held": {}}, "held"),
+        ({"held": [1]}, "held"),
+        ({"generators": []}, "generators must be a list of 1 entries"),
+    ],
+)
+def test_a_state_of_another_buffer_is_refused(change, words):
+    state = filled(3).state()
+    with pytest.raises(ValueError, match=words):
+        filled(0)._restore(state | change)

@@ -9,9 +9,9 @@ import faiss
 import numpy as np
 import pytest
 
-from benchmarks.retrieval import catalogue
+from benchmarks.retrieval import ALPHA, Shop, catalogue, single_precision
 from zoolib import RidgePosterior
-from zoolib.retrieval import ProductIndex, one_stage, two_stage
+from zoolib.models.retrieval import ProductIndex, two_stage
 
 D = 8
 NAN, INF = float("nan"), float("inf")
@@ -237,15 +237,6 @@ def test_ids_to_remove_come_in_any_shape(ids):
     assert index.ids.tolist() == [i for i in range(300) if i != 7]
 
 
-def test_products_added_one_by_one_are_seldom_moved():
-    index, tables = index_for("exact"), set()
-    for row in draws(290, 1, D, seed=2):
-        index.add(row)
-        tables.add(index._embeddings.ctypes.data)
-    assert len(tables) == 1
-    assert index.embeddings(np.arange(300, 590)).shape == (290, D)
-
-
 def test_the_index_keeps_a_copy():
     embeddings = draws(300, D).astype(np.float32)
     index = ProductIndex(embeddings)
@@ -306,8 +297,8 @@ def test_torch_and_faiss_live_together_in_either_order(order):
     code = f"""
 import {order}
 import numpy as np
-from zoolib._threads import one_thread
-from zoolib.retrieval import ProductIndex
+from zoolib._support.threads import one_thread
+from zoolib.models.retrieval import ProductIndex
 with one_thread():
     assert torch.get_num_threads() == faiss.omp_get_max_threads() == 1
     x = torch.ones(300, 300, requires_grad=True)
@@ -329,7 +320,7 @@ WRONG_BUILDS = [
     (([[1.0, INF]],), {}, ValueError, "embeddings must be finite .* got inf"),
     (([[1.0, -1e300]],), {}, ValueError, "got -inf"),
     (([[1.0, 1e16]],), {}, ValueError, r"below 1e\+15"),
-    ((np.empty((0, 2)), "ivf"), {}, ValueError, "embeddings must hold a product"),
+    ((np.empty((0, 2)), "ivf"), {}, ValueError, "at most the 0 products"),
     (
         (np.ones((4, 2)), "ivf"),
         {"n_cells": 5},
@@ -456,6 +447,14 @@ def test_the_shortlist_holds_the_best_predictions_and_the_choice_its_best_bound(
     assert greedy.product == short[0]
 
 
+def test_the_benchmark_without_a_shortlist_has_every_bound():
+    shop = Shop(300)
+    wanted = bounds(shop.posterior, shop.table, shop.visitors[0], ALPHA)
+    found = single_precision(shop, shop.visitors[0])
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    assert found.dtype == np.float32
+
+
 def test_several_weights_share_the_shortlist():
     posterior, visitor, embeddings = learnt(), draws(D, seed=7), draws(300, D)
     weights = np.array([posterior.mean, draws(D, seed=8), posterior.mean])
@@ -520,58 +519,6 @@ def call(**options):
 def test_stages_that_do_not_fit_are_refused(options, error, words):
     with pytest.raises(error, match=words):
         call(**options)
-
-
-def test_without_a_shortlist_every_product_has_its_bound():
-    posterior, visitor = learnt(), draws(D, seed=7)
-    wanted = bounds(posterior, draws(300, D), visitor, 3.0)
-    choice = one_stage(index_for("ivf8"), posterior, visitor, 3.0)
-    np.testing.assert_allclose(choice.scores, wanted, rtol=1e-5, atol=1e-6)
-    assert choice.candidates.tolist() == list(range(300))
-    assert choice.product == wanted.argmax()
-    assert choice.scores.dtype == np.float32
-
-
-def test_without_a_shortlist_many_products_are_scored_in_blocks():
-    embeddings, posterior, visitor = draws(9_000, D), learnt(), draws(D, seed=7)
-    wanted = bounds(posterior, embeddings, visitor, 1.0)
-    choice = one_stage(ProductIndex(embeddings), posterior, visitor, 1.0)
-    np.testing.assert_allclose(choice.scores, wanted, rtol=1e-5, atol=1e-6)
-
-
-def test_without_a_shortlist_removed_products_are_not_chosen():
-    posterior, visitor = learnt(), draws(D, seed=7)
-    wanted = bounds(posterior, draws(300, D), visitor, 1.0)
-    best = np.argsort(-wanted)
-    index = index_for("exact")
-    index.remove(best[:3])
-    choice = one_stage(index, posterior, visitor, 1.0)
-    assert choice.product == best[3]
-    assert choice.candidates.tolist() == sorted(best[3:].tolist())
-    np.testing.assert_allclose(choice.scores, wanted[choice.candidates], rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "words"),
-    [
-        ({"alpha": -1.0}, ValueError, "alpha must be 0 or more and finite: got -1"),
-        ({"visitor": np.ones(D - 1)}, ValueError, r"shape \(8,\): got \(7,\)"),
-        ({"visitor": np.full(D, NAN)}, ValueError, "visitor must be finite"),
-        ({"posterior": RidgePosterior(D + 1)}, ValueError, "and 9 features"),
-        ({"index": ProductIndex(np.empty((0, D)))}, ValueError, "index must hold"),
-    ],
-)
-def test_without_a_shortlist_what_does_not_fit_is_refused(options, error, words):
-    usual = {"index": index_for("exact"), "posterior": learnt()}
-    with pytest.raises(error, match=words):
-        one_stage(**(usual | {"visitor": np.ones(D), "alpha": 1.0} | options))
-
-
-@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
-def test_without_a_shortlist_bounds_beyond_single_precision_are_refused():
-    index = ProductIndex([[1.0, 0.0], [0.0, 9e14]])
-    with pytest.raises(FloatingPointError, match="got inf for product 1"):
-        one_stage(index, RidgePosterior(2), [1.0, 9e14], 1.0)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from zoolib import SHOCK_1, SHOCK_2, MarketShock, ZooplusSimulator, true_ctr_matrix
-from zoolib.simulator import Churn, appeal
+from zoolib.world.simulator import Churn, appeal
 
 sizes = st.integers(1, 120)
 seeds = st.integers(0, 2**32 - 1)
@@ -454,3 +454,17 @@ def test_churn_holds_pythons_own_numbers_for_good():
     assert Churn(7) == Churn(7, 0.2)
     with pytest.raises(AttributeError, match="every"):
         churn.every = 8
+
+
+def test_a_world_takes_any_seed_and_tells_its_settings():
+    world = ZooplusSimulator(10, 20, seed=np.random.SeedSequence(3), rich=True)
+    again = ZooplusSimulator(10, 20, seed=np.random.SeedSequence(3), rich=True)
+    other = ZooplusSimulator(10, 20, seed=np.random.default_rng(3), rich=True)
+    assert world.products.equals(again.products)
+    assert not world.products.equals(other.products)
+    shown = f"ZooplusSimulator(n_products=10, n_users=20, seed={world.seed}, rich=True)"
+    assert repr(world) == shown
+    assert eval(shown).products.equals(world.products)
+    for seed in (None, 1.5, "one"):
+        with pytest.raises(TypeError, match="seed must be a whole number"):
+            ZooplusSimulator(seed=seed)

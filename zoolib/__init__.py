@@ -1,28 +1,22 @@
 """The library of the book *The Adaptive Recommender*: a pet-shop world and the models that serve it.
 
-Modules stand on floors and import only from floors below:
+Packages import only from those above them in this list; a linter in ``make test`` holds them to it.
 
-====== ===================================================
-floor  modules
-====== ===================================================
-19     `__main__`
-18     `exercises`: `check`
-17     the judges of the chapters' exercises
-16     what `service` shows to the outside
-12–15  `service`: the production loop
-11     `gauntlet`
-10     `evaluation`
-6–9    `experiment`; `plots`, `book`
-5      `agents`
-4      what neural agents share
-3      `recommender`, `offpolicy`, `retrieval`, and what all agents share
-2      `features`, `monitoring`, `networks`, `posterior`, `replay`; what all judges share
-1      `simulator`, `estimates`, `choice`
-0      checks of arguments, random numbers, files, threads, bars
-====== ===================================================
+=============== ======================================================================
+`world`         the pet shop, its market shocks, and features of visitors and products
+`models`        the ridge posterior, networks, the static recommender, product search
+`agents`        what chooses a product: contexts, policies, bandits, yardsticks
+`experiments`   the arena, many worlds in step, intervals, sweeps, off-policy estimates
+`monitoring`    what watches a running shop and warns
+`service`       the production loop on SQLite
+`book`          the book's own tools: claims, figures, exercises
+=============== ======================================================================
 
-The public names stand in ``__init__.pyi``. Each is loaded when it is first used, so that who needs no network
-does not wait for PyTorch.
+An argument that does not fit raises a TypeError or ValueError that names it, says what came and what was
+wanted, and leaves all state as it was; docstrings list only the errors that say more.
+
+Public names import from ``zoolib`` itself and stand in ``__init__.pyi``. Each is loaded when it is first
+used, so users who need no network do not wait for PyTorch.
 """
 
 import lazy_loader

@@ -1,5 +1,6 @@
 # Public names of zoolib, and where they live; each is loaded when it is first used.
 
+from . import agents, book, experiments, models, monitoring, service, world
 from .agents import (
     Agent,
     Context,
@@ -18,16 +19,20 @@ from .agents import (
     RevealedContext,
     StaticAgent,
 )
-from .book import RECORDS, claim, listing, publish
-from .choice import draw, greedy, with_floor
-from .estimates import (
+from .agents.policies import draw, greedy, with_floor
+from .book import plots
+from .book.claims import RECORDS, claim, listing, publish
+from .book.exercises import check
+from .experiments import gauntlet, offpolicy
+from .experiments.arena import run_experiment
+from .experiments.estimates import (
     Estimate,
     bootstrap_interval,
     mean_interval,
     median_interval,
     proportion_interval,
 )
-from .evaluation import (
+from .experiments.evaluation import (
     best_product_value,
     click_rate,
     crossing_time,
@@ -42,18 +47,18 @@ from .evaluation import (
     rolling_mean,
     share_of_oracle,
 )
-from .exercises import check
-from .experiment import History, Sweep, run_experiment, sweep
-from .features import FeatureEngineer
-from .posterior import RidgePosterior, frozen
-from .recommender import (
+from .experiments.history import History
+from .experiments.sweeps import Sweep, sweep
+from .models.posterior import RidgePosterior
+from .models.recommender import (
     MLPRecommender,
     TrainingHistory,
     pick_device,
     static_recommenders,
     train_recommender,
 )
-from .simulator import (
+from .world.features import FeatureEngineer
+from .world.simulator import (
     SHOCK_1,
     SHOCK_2,
     Churn,
@@ -92,7 +97,9 @@ __all__ = [
     "Sweep",
     "TrainingHistory",
     "ZooplusSimulator",
+    "agents",
     "best_product_value",
+    "book",
     "bootstrap_interval",
     "check",
     "claim",
@@ -100,15 +107,20 @@ __all__ = [
     "crossing_time",
     "draw",
     "entropy_floor",
-    "frozen",
+    "experiments",
+    "gauntlet",
     "greedy",
     "lead",
     "listing",
     "mean_interval",
     "median_interval",
+    "models",
+    "monitoring",
+    "offpolicy",
     "oracle_value",
     "phases",
     "pick_device",
+    "plots",
     "policy_value",
     "proportion_interval",
     "publish",
@@ -117,10 +129,12 @@ __all__ = [
     "regret",
     "rolling_mean",
     "run_experiment",
+    "service",
     "share_of_oracle",
     "static_recommenders",
     "sweep",
     "train_recommender",
     "true_ctr_matrix",
     "with_floor",
+    "world",
 ]

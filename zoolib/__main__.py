@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from zoolib import gauntlet
+from zoolib.experiments import gauntlet
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,5 +1,7 @@
 """Print the built book: ``python -m printing [ROOT]`` writes ``_build/adaptive-recommender.pdf``.
 
+It exists because Sphinx prints by LaTeX, which not every reader has and which cannot show a page's HTML.
+
 The book is printed twice. The first time tells on which page each target of a link lies, and these
 numbers go into the table of contents and the index before the second.
 """
@@ -15,9 +17,8 @@ from pathlib import Path
 
 from bs4 import BeautifulSoup
 from pypdf import PdfReader, PdfWriter
-from pypdf.generic import Destination, Fit
 
-from printing.assemble import TYPESET, Book, assemble, outline, page_numbers
+from printing.assemble import TYPESET, Book, assemble
 
 NAME = "adaptive-recommender.pdf"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -27,6 +28,7 @@ OPTIONS = (
     "--no-first-run",
     "--disable-background-networking",
     "--no-pdf-header-footer",
+    "--generate-pdf-document-outline",
     # Milliseconds of a clock that stands still while scripts run: none passes before MathJax is done.
     "--virtual-time-budget=30000",
 )
@@ -65,10 +67,10 @@ def to_pdf(document: Path, target: Path) -> None:
         raise CannotPrintError(f"the browser could not print:\n{done.stderr[-2000:]}")
 
 
-def places(pdf: PdfReader) -> dict[str, tuple[int, Destination]]:
-    """Read where each target of a link lies: the page, counted from 1, and the place on it."""
+def places(pdf: PdfReader) -> dict[str, int]:
+    """Read on which page each target of a link lies, counted from 1."""
     found = {
-        name.removeprefix("/"): (1 + pdf.get_destination_page_number(target), target)
+        name.removeprefix("/"): 1 + pdf.get_destination_page_number(target)
         for name, target in pdf.named_destinations.items()
     }
     if TYPESET not in found:
@@ -86,42 +88,25 @@ def print_book(root: Path) -> Path:
     book = Book.read(root)
     soup = assemble(book, html, folder)
     document, draft = folder / "book.html", folder / "draft.pdf"
-    _write(soup, document)
-    draft.unlink(missing_ok=True)
-    to_pdf(document, draft)
-    found = places(PdfReader(draft))
-    for number in page_numbers(soup):
-        number.string = str(found[number["data-target"]][0])
-    _write(soup, document)
-    to_pdf(document, draft)
-    return _finish(draft, root / "_build" / NAME, book, soup)
-
-
-def _finish(draft: Path, target: Path, book: Book, soup: BeautifulSoup) -> Path:
-    """Add what the browser leaves out: the author, and an outline beside the pages."""
-    reader = PdfReader(draft)
-    found = places(reader)
-    writer = PdfWriter(clone_from=reader)
+    found = _print(soup, document, draft)
+    for number in soup.select(".page-number"):
+        number.string = str(found[number["data-target"]])
+    _print(soup, document, draft)
+    # What the browser leaves out: the author, and that the outline is shown beside the pages.
+    writer = PdfWriter(clone_from=draft)
     writer.add_metadata({"/Title": book.title, "/Author": book.author})
     writer.page_mode = "/UseOutlines"
-    chapter = None
-    for text, name, is_section in outline(soup):
-        page, place = found[name]
-        fit = Fit.xyz(top=place.top)
-        item = writer.add_outline_item(
-            title=text,
-            page_number=page - 1,
-            parent=chapter if is_section else None,
-            fit=fit,
-            is_open=False,
-        )
-        chapter = chapter if is_section else item
+    target = root / "_build" / NAME
     writer.write(target)
     return target
 
 
-def _write(soup: BeautifulSoup, document: Path) -> None:
+def _print(soup: BeautifulSoup, document: Path, target: Path) -> dict[str, int]:
+    """Print once; return on which page each target of a link lies."""
     document.write_text(str(soup), encoding="utf-8")
+    target.unlink(missing_ok=True)
+    to_pdf(document, target)
+    return places(PdfReader(target))
 
 
 def main(arguments: list[str]) -> int:

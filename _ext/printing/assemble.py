@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +37,8 @@ MATHJAX = (
   }
 }"""
 ).replace("TYPESET", TYPESET)
+# Where the number of the page goes on which a target lies.
+PAGE_NUMBER = '<span class="page-number" data-target="{}"></span>'
 # Attributes whose value is the id of another element.
 POINTERS = ("aria-labelledby", "aria-describedby", "for")
 
@@ -66,22 +67,11 @@ class Book:
 
 
 def assemble(book: Book, html: Path, folder: Path) -> BeautifulSoup:
-    """Put the pages of the built book into one document.
-
-    Parameters
-    ----------
-    book : Book
-        Its title and pages.
-    html : Path
-        Folder of the built book.
-    folder : Path
-        Where the document will lie: pictures and styles are found from there.
-    """
+    """Put the pages of the built book in `html` into one document, which will lie in `folder`."""
     first = _soup(html / f"{next(iter(book.pages))}.html")
     articles = {page: _article(page, html, folder, book) for page in book.pages}
     soup = BeautifulSoup(_head(book, first, html, folder, articles), "html.parser")
     main = soup.select_one("article.bd-article")
-    main.append(_contents(soup, book, articles))
     for page, article in articles.items():
         article.name, article.attrs = "section", {"class": "page", "id": slug(page)}
         article["style"] = f"page: {slug(page)}"
@@ -151,7 +141,7 @@ def _lead(link: Tag, page: str, book: Book) -> None:
 def _head(
     book: Book, first: BeautifulSoup, html: Path, folder: Path, articles: dict[str, Tag]
 ) -> str:
-    """Write the document without its pages: styles, running heads, title page."""
+    """Write the document without its pages: styles, running heads, title page, contents."""
     styles = [
         link["href"].partition("?")[0] for link in first.select("link[rel=stylesheet]")
     ]
@@ -178,6 +168,10 @@ def _head(
 <body><main class="bd-main"><div class="bd-content"><article class="bd-article">
 <header class="title-page"><p class="title">{book.title}</p><p>{book.author}</p></header>
 <a id="{TYPESET}">&#8203;</a>
+<nav class="book-contents" aria-label="Contents">
+<p class="contents-title">Contents</p>
+{_contents(book, articles)}
+</nav>
 </article></div></main></body>
 </html>"""
 
@@ -186,40 +180,21 @@ def _title(article: Tag) -> str:
     return " ".join(article.h1.get_text().split()).replace('"', r"\"")
 
 
-def _contents(soup: BeautifulSoup, book: Book, articles: dict[str, Tag]) -> Tag:
+def _contents(book: Book, articles: dict[str, Tag]) -> str:
     """Write the table of contents, with room for the page numbers."""
-    box = soup.new_tag(
-        "nav", attrs={"class": "book-contents", "aria-label": "Contents"}
-    )
-    box.append(_element(soup, "p", "Contents", "contents-title"))
+    lines = []
     for page, article in articles.items():
         if part := book.pages[page]:
-            box.append(_element(soup, "p", part, "contents-part"))
-        box.append(_entry(soup, article.h1, slug(page), "contents-chapter"))
-        for heading in article.find_all("h2"):
-            if heading.parent.get("id"):
-                box.append(
-                    _entry(soup, heading, heading.parent["id"], "contents-section")
-                )
-    return box
+            lines.append(f'<p class="contents-part">{part}</p>')
+        lines.append(_entry("chapter", slug(page), article.h1))
+        for heading in article.select("[id] > h2"):
+            lines.append(_entry("section", heading.parent["id"], heading))
+    return "\n".join(lines)
 
 
-def _element(soup: BeautifulSoup, name: str, text: str, kind: str) -> Tag:
-    element = soup.new_tag(name, attrs={"class": kind})
-    element.string = text
-    return element
-
-
-def _entry(soup: BeautifulSoup, heading: Tag, target: str, kind: str) -> Tag:
-    entry = soup.new_tag("p", attrs={"class": kind})
-    link = soup.new_tag("a", attrs={"href": f"#{target}"})
-    link.extend(BeautifulSoup(heading.decode_contents(), "html.parser").contents)
-    entry.extend([link, _page_number(soup, target)])
-    return entry
-
-
-def _page_number(soup: BeautifulSoup, target: str) -> Tag:
-    return soup.new_tag("span", attrs={"class": "page-number", "data-target": target})
+def _entry(kind: str, target: str, heading: Tag) -> str:
+    link = f'<a href="#{target}">{heading.decode_contents()}</a>'
+    return f'<p class="contents-{kind}">{link}{PAGE_NUMBER.format(target)}</p>'
 
 
 def _index(soup: BeautifulSoup) -> None:
@@ -227,16 +202,5 @@ def _index(soup: BeautifulSoup) -> None:
     for link in soup.select(".genindextable a[href]"):
         if re.fullmatch(r"\[\d+\]", link.get_text()):
             link.clear()
-        link.insert_after(_page_number(soup, link["href"].removeprefix("#")))
-
-
-def page_numbers(soup: BeautifulSoup) -> Iterator[Tag]:
-    """Walk the places that are to hold the number of a page; each names its target."""
-    yield from soup.select(".page-number")
-
-
-def outline(soup: BeautifulSoup) -> Iterator[tuple[str, str, bool]]:
-    """Walk the table of contents: text, target, and whether it is a section of the last chapter."""
-    for link in soup.select(".book-contents a"):
-        section = "contents-section" in link.parent["class"]
-        yield " ".join(link.get_text().split()), link["href"].removeprefix("#"), section
+        number = PAGE_NUMBER.format(link["href"].removeprefix("#"))
+        link.insert_after(BeautifulSoup(number, "html.parser"))

@@ -3,7 +3,7 @@
 "use strict";
 
 const Drift = (() => {
-  const mean = (values) => values.reduce((total, value) => total + value, 0) / values.length;
+  const { mean } = Interactive;
   const cells = (visits, keep) => visits.map((_, i) => i).filter((i) => keep(visits[i]));
 
   /** What is left of the width before any visit, in cells that were seldom shown. */
@@ -21,36 +21,35 @@ const Drift = (() => {
   return { cells, widthLeft, error };
 })();
 
-Interactive.register("drift", (root, { personas: names, categories, truth, looks }) => {
+Interactive.register("drift", (figure, { personas: names, categories, truth, looks }) => {
   const personas = names.map((name) => name.replaceAll("_", " "));
   const { number } = Interactive;
   const colors = ["blue", "orange", "green", "purple"];
   const shapes = ["circle", "square", "diamond", "triangle", "bar"];
   const kinds = ["kept", "rebuilt"];
-  const row = Interactive.controls(root);
-  const time = Interactive.slider(row, {
+  const time = figure.slider({
     label: "Visits served", min: 0, max: looks.length - 1, step: 1, value: 0,
-    format: (at) => number(looks[at].served), onInput: draw,
+    format: (at) => number(looks[at].served),
   });
-  const kind = Interactive.choice(row, {
-    label: "A and b", options: ["kept since the first visit", "rebuilt by today's network"], onInput: draw,
+  const kind = figure.choice({
+    label: "A and b", options: ["kept since the first visit", "rebuilt by today's network"],
   });
   const places = looks.flatMap((look) => look.place);
   const span = (axis) => {
     const values = places.map((place) => place[axis]);
     return [Math.min(...values) - 0.25, Math.max(...values) + 0.25];
   };
-  const plot = Interactive.plot(root, {
+  const plot = figure.plot({
     label: "Plane of the embedding with a mark for each cell and a ring as large as its width.",
     height: 400,
     x: { label: "first direction of the last embedding", domain: span(0) },
     y: { label: "second direction", domain: span(1) },
   });
-  Interactive.legend(root, personas.map((label, i) => ({ label, color: colors[i] })));
-  Interactive.legend(root, categories.map((label, i) => ({ label, color: "ink", shape: shapes[i] })));
-  const say = Interactive.summary(root);
+  figure.legend(personas.map((label, i) => ({ label, color: colors[i] })));
+  figure.legend(categories.map((label, i) => ({ label, color: "ink", shape: shapes[i] })));
+  const say = figure.summary();
 
-  function draw() {
+  return () => {
     const look = looks[time.value];
     const statistics = kinds[kind.value];
     plot.draw((pen) => {
@@ -67,10 +66,8 @@ Interactive.register("drift", (root, { personas: names, categories, truth, looks
     const error = number(Drift.error(look, statistics, truth, 50), 3);
     say(
       `Shown fewer than 20 times: ${rare} cells of 20 (hollow). They keep ` +
-        `${number(100 * Drift.widthLeft(look, statistics, 20), 0)} % of their first width. ` +
+        `${Interactive.percent(Drift.widthLeft(look, statistics, 20))} of their first width. ` +
         (often ? `For the ${often} shown 50 times or more the predictions are off by ${error}.` : ""),
     );
-  }
-
-  draw();
+  };
 });

@@ -45,39 +45,37 @@ const Ellipse = (() => {
   return { posterior, width, score, best, boundary };
 })();
 
-Interactive.register("ellipse", (root, data) => {
+Interactive.register("ellipse", (figure, data) => {
   const contexts = [
     ["dog owner, banner", [1, 1]],
     ["dog owner, no banner", [1, 0]],
     ["other visitor, banner", [0, 1]],
   ];
   const x = () => contexts[asked.value][1];
-  const fixed = (value) => Interactive.number(value, 2);
-  const row = Interactive.controls(root);
-  const slide = (options) => Interactive.slider(row, { ...options, onInput: draw });
-  const ridge = slide({
+  const fixed = Interactive.fixed(2);
+  const ridge = figure.slider({
     label: "Ridge λ", min: -3, max: 1.5, step: 0.1, value: 0,
     format: (power) => Interactive.number(Number((10 ** power).toPrecision(2))),
   });
-  const alpha = slide({ label: "Width factor α", min: 0, max: 2, step: 0.05, value: 1, format: fixed });
-  const asked = Interactive.choice(row, {
-    label: "Context x", options: contexts.map(([name]) => name), onInput: draw,
+  const alpha = figure.slider({
+    label: "Width factor α", min: 0, max: 2, step: 0.05, value: 1, format: fixed,
   });
-  const visits = slide({ label: "More visits along x", min: 0, max: 60, step: 1, value: 0 });
-  const plot = Interactive.plot(root, {
+  const asked = figure.choice({ label: "Context x", options: contexts.map(([name]) => name) });
+  const visits = figure.slider({ label: "More visits along x", min: 0, max: 60, step: 1, value: 0 });
+  const plot = figure.plot({
     label: "Plane of two weights with estimates, truth and the confidence ellipse.",
     height: 360,
     x: { label: "weight of dog owner", domain: [-0.1, 0.5] },
     y: { label: "weight of banner", domain: [-1.2, 2] },
   });
-  Interactive.legend(root, [
+  figure.legend([
     { label: "ridge and its ellipse", color: "blue", shape: "circle" },
     { label: "most hopeful weights", color: "orange", shape: "triangle" },
     { label: "weights of the same score", color: "orange", dash: "6 4" },
     { label: "least squares", color: "muted", shape: "square" },
     { label: "truth", color: "green", shape: "diamond" },
   ]);
-  const say = Interactive.summary(root);
+  const say = figure.summary();
 
   /** The line of all weights that promise the same along x, from edge to edge. */
   function level(value) {
@@ -86,7 +84,7 @@ Interactive.register("ellipse", (root, data) => {
     return [-5, 5].map((dog) => [dog, (value - u * dog) / v]);
   }
 
-  function draw() {
+  return () => {
     const settings = { ridge: 10 ** ridge.value, x: x(), visits: visits.value };
     const belief = Ellipse.posterior(data, settings);
     const plain = Ellipse.posterior(data, { ...settings, ridge: 0 });
@@ -108,7 +106,5 @@ Interactive.register("ellipse", (root, data) => {
       `Prediction ${numbers[0]} plus ${numbers[1]} times the width ${numbers[2]}: ` +
         `score ${numbers[3]}. The true click probability is ${truth}.`,
     );
-  }
-
-  draw();
+  };
 });

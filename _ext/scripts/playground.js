@@ -3,8 +3,8 @@
 // The playground: LinUCB, Thompson sampling and random products in a shop that the reader sets up.
 "use strict";
 
-Interactive.register("playground", (root, data) => {
-  const { element, number } = Interactive;
+Interactive.register("playground", (figure, data) => {
+  const { element, number, fixed, sum, mean } = Interactive;
   const AGENTS = [
     { label: "LinUCB", kind: Zoo.LinUCB, color: "blue" },
     { label: "Thompson sampling", kind: Zoo.LinTS, color: "orange", dash: "9 3" },
@@ -57,26 +57,24 @@ Interactive.register("playground", (root, data) => {
   let lastFrame = 0;
   let owed = 0; // steps that are due
 
-  const row = Interactive.controls(root);
-  const slide = (options) => Interactive.slider(row, { ...options, onInput: change });
-  const digits = (n) => (value) => number(value, n);
+  const slide = (options) => figure.slider({ ...options, onInput: change });
   const control = {
-    ucb: slide({ label: "α of LinUCB", min: 0, max: 2, step: 0.05, value: data.alpha_ucb, format: digits(2) }),
+    ucb: slide({ label: "α of LinUCB", min: 0, max: 2, step: 0.05, value: data.alpha_ucb, format: fixed(2) }),
     ts: slide({
-      label: "α of Thompson sampling", min: 0, max: 2, step: 0.05, value: data.alpha_ts, format: digits(2),
+      label: "α of Thompson sampling", min: 0, max: 2, step: 0.05, value: data.alpha_ts, format: fixed(2),
     }),
-    discount: slide({ label: "Discount γ", min: 0.98, max: 1, step: 0.001, value: 1, format: digits(3) }),
-    noise: slide({ label: "Noise", min: 0, max: 0.9, step: 0.05, value: 0, format: digits(2) }),
+    discount: slide({ label: "Discount γ", min: 0.98, max: 1, step: 0.001, value: 1, format: fixed(3) }),
+    noise: slide({ label: "Noise", min: 0, max: 0.9, step: 0.05, value: 0, format: fixed(2) }),
     products: slide({ label: "Products", min: 5, max: 500, step: 5, value: data.n_products }),
-    shock: Interactive.choice(row, {
+    shock: figure.choice({
       label: "Shock", options: ["none", ...data.shocks.map(({ news }) => news)], value: 1, onInput: change,
     }),
     shockStep: slide({
       label: "Shock before step", min: 0, max: data.n_steps - 1000, step: 1000, value: data.shock_step,
-      format: digits(0),
+      format: fixed(0),
     }),
   };
-  const buttons = root.appendChild(element("div", { class: "interactive-buttons" }));
+  const buttons = figure.root.appendChild(element("div", { class: "interactive-buttons" }));
   const play = Interactive.button(buttons, "Play", () => (playing ? halt() : resume()));
   Interactive.button(buttons, "Start again", again);
   Interactive.button(buttons, "New world", () => {
@@ -87,18 +85,18 @@ Interactive.register("playground", (root, data) => {
     wanted = data.n_worlds;
     resume();
   });
-  const plot = Interactive.plot(root, {
+  const plot = figure.plot({
     label: "Regret of the three agents against steps. The sentence below the curves says the last values.",
     height: 320,
     x: { label: "steps", domain: [0, data.n_steps] },
     y: { label: "regret (clicks forgone)" },
   });
-  Interactive.legend(root, AGENTS);
-  const say = Interactive.summary(root.appendChild(element("div", { class: "interactive-room" })));
+  figure.legend(AGENTS);
+  const say = Interactive.summary(figure.root.appendChild(element("div", { class: "interactive-room" })));
   const what = `What each persona was shown in the last ${number(data.window)} visits, in percent; ` +
     "framed is the category that the oracle shows now.";
-  root.append(element("p", { class: "interactive-summary" }, what));
-  const tables = root.appendChild(element("div", { class: "interactive-tables" }));
+  figure.root.append(element("p", { class: "interactive-summary" }, what));
+  const tables = figure.root.appendChild(element("div", { class: "interactive-tables" }));
   const tiles = AGENTS.map(({ label }) => tileTable(label));
   const last = Interactive.controls(tables);
   const speed = Interactive.choice(last, {
@@ -120,7 +118,7 @@ Interactive.register("playground", (root, data) => {
       element("thead", {}, head), element("tbody", {}, ...lines)));
     return (shown, best) => cells.forEach((line, persona) => {
       const counts = shown.subarray(persona * nCategories, (persona + 1) * nCategories);
-      const total = counts.reduce((sum, n) => sum + n, 0);
+      const total = sum(counts);
       line.forEach((cell, category) => {
         const share = total ? counts[category] / total : 0;
         const isBest = category === best[persona];
@@ -146,7 +144,7 @@ Interactive.register("playground", (root, data) => {
 
   const finished = () => games.length === wanted && games.at(-1).done;
 
-  /** Another setting or world: the same visitors and luck from the first step, played on unless at rest. */
+  /** Another setting or world: the same visitors and clicks from the first step, played on unless at rest. */
   function change() {
     const goOn = playing || games.at(-1).done;
     begin();
@@ -216,9 +214,9 @@ Interactive.register("playground", (root, data) => {
     const t = data.student[done.length - 2];
     return games[0].regret[k].map((_, i) => {
       const values = done.map((game) => game.regret[k][i]);
-      const mean = values.reduce((sum, r) => sum + r, 0) / values.length;
-      const square = values.reduce((sum, r) => sum + (r - mean) ** 2, 0) / (values.length - 1);
-      return [i * EVERY, mean, t * Math.sqrt(square / values.length)];
+      const middle = mean(values);
+      const variance = sum(values.map((r) => (r - middle) ** 2)) / (values.length - 1);
+      return [i * EVERY, middle, t * Math.sqrt(variance / values.length)];
     });
   }
 
@@ -268,5 +266,5 @@ Interactive.register("playground", (root, data) => {
     say(games[0].arena.steps === 0 ? `World ${seed} is ready: press Play.` : `${where}: ${clicks} clicks.`);
   }
 
-  again();
+  return again;
 });

@@ -1,46 +1,53 @@
 // What all interactive figures share: the register, controls, and a plot that redraws itself.
 //
-//   Interactive.register(name, (root, data) => …)   fill each figure of this name; data as published
-//   const row = Interactive.controls(root)          a row for the controls
-//   Interactive.slider(row, {label, min, max, step, value, format, onInput})   its .value is a number
-//   Interactive.choice(row, {label, options, value, onInput})    its .value is an index
-//   Interactive.button(row, label, onClick)
-//   const say = Interactive.summary(root); say("…")  one sentence, read aloud when it changes
-//   Interactive.legend(root, [{label, color, dash, shape}])
-//   const plot = Interactive.plot(root, {label, height, x: {label, domain, ticks, format}, y: …})
-//   plot.draw((pen) => { pen.line(points, {color}); … }, {x, y})   now and on each change of width
+//   Interactive.register(name, (figure, data) => { …; return draw; })
 //
-// Colours are names of zoolib.plots: ink, muted, grid, blue, orange, green, purple.
+// fills each figure of this name, with data as published, and draws it now and whenever a control is moved:
+//
+//   figure.slider({label, min, max, step, value, format, onInput})   its .value is a number
+//   figure.choice({label, options, value, onInput})                  its .value is an index
+//   figure.legend([{label, color, dash, shape}])
+//   const say = figure.summary(); say("…")      one sentence, read aloud when it changes
+//   const plot = figure.plot({label, height, x: {label, domain, ticks, format}, y: …})
+//   plot.draw((pen) => { pen.line(points, {color}); … }, {x, y})     now and on each change of width
+//
+// Colours are names of zoolib.book.plots: ink, muted, grid, blue, orange, green, purple.
 "use strict";
 
 const Interactive = (() => {
-  const SVG = "http://www.w3.org/2000/svg";
   let made = 0;
   const unique = () => `interactive-${++made}`;
 
-  /** Make an element with attributes and children. */
-  function element(tag, attributes = {}, ...children) {
-    return furnish(document.createElement(tag), attributes, children);
-  }
-
-  function drawing(tag, attributes = {}, ...children) {
-    return furnish(document.createElementNS(SVG, tag), attributes, children);
-  }
-
-  function furnish(made, attributes, children) {
+  /** Make elements of one kind, each with attributes and children. */
+  const maker = (create) => (tag, attributes = {}, ...children) => {
+    const made = create(tag);
     for (const [name, value] of Object.entries(attributes)) {
       if (value !== undefined) made.setAttribute(name, value);
     }
     made.append(...children);
     return made;
-  }
+  };
+  const element = maker((tag) => document.createElement(tag));
+  const drawing = maker((tag) => document.createElementNS("http://www.w3.org/2000/svg", tag));
 
   /** Fill every figure of this name. A figure that cannot be filled is taken away: the static one stands. */
   function register(name, fill) {
     for (const figure of document.querySelectorAll(`.interactive[data-figure="${name}"]`)) {
       const data = JSON.parse(figure.querySelector("script").textContent);
+      const root = figure.querySelector(".interactive-stage");
+      const row = controls(root);
+      let draw;
+      const onInput = () => draw();
       try {
-        fill(figure.querySelector(".interactive-stage"), data);
+        draw = fill({
+          root,
+          slider: (options) => slider(row, { onInput, ...options }),
+          choice: (options) => choice(row, { onInput, ...options }),
+          legend: (entries) => legend(root, entries),
+          plot: (options) => plot(root, options),
+          summary: () => summary(root),
+        }, data);
+        draw();
         figure.classList.add("ready");
       } catch (error) {
         figure.remove();
@@ -55,47 +62,33 @@ const Interactive = (() => {
 
   /** A slider with its name and its value, as `format` writes it. */
   function slider(parent, { label, min, max, step, value, format = String, onInput }) {
-    const id = unique();
-    const input = element("input", { type: "range", id, min, max, step, value });
-    const output = element("output", { for: id, "aria-live": "off" }); // the slider itself is read aloud
+    const input = element("input", { type: "range", id: unique(), min, max, step, value });
+    const output = element("output", { for: input.id, "aria-live": "off" }); // the slider itself is read aloud
     const show = () => {
       output.textContent = format(input.valueAsNumber);
       input.setAttribute("aria-valuetext", output.textContent);
     };
-    input.addEventListener("input", () => {
-      show();
-      onInput(input.valueAsNumber);
-    });
-    const name = element("label", { for: id }, label);
-    parent.append(element("div", { class: "interactive-control" }, name, output, input));
     show();
-    return {
-      input,
-      get value() {
-        return input.valueAsNumber;
-      },
-      set value(next) {
-        input.value = next;
-        show();
-      },
-    };
+    input.addEventListener("input", show);
+    return control(parent, label, [output, input], () => input.valueAsNumber, onInput);
   }
 
   /** A list of names, of which one is chosen. */
   function choice(parent, { label, options, value = 0, onInput }) {
-    const id = unique();
-    const input = element("select", { id }, ...options.map((name) => element("option", {}, name)));
+    const input = element("select", { id: unique() }, ...options.map((name) => element("option", {}, name)));
     input.selectedIndex = value;
-    input.addEventListener("change", () => onInput(input.selectedIndex));
-    const name = element("label", { for: id }, label);
-    parent.append(element("div", { class: "interactive-control" }, name, input));
+    return control(parent, label, [input], () => input.selectedIndex, onInput);
+  }
+
+  /** A named control, whose input is the last of its parts. */
+  function control(parent, label, parts, read, onInput) {
+    const input = parts.at(-1);
+    input.addEventListener("input", () => onInput());
+    const name = element("label", { for: input.id }, label);
+    parent.append(element("div", { class: "interactive-control" }, name, ...parts));
     return {
-      input,
       get value() {
-        return input.selectedIndex;
-      },
-      set value(next) {
-        input.selectedIndex = next;
+        return read();
       },
     };
   }
@@ -141,7 +134,6 @@ const Interactive = (() => {
     diamond: (s) => `M0,${-1.4 * s}L${1.4 * s},0L0,${1.4 * s}L${-1.4 * s},0Z`,
     triangle: (s) => `M0,${-1.2 * s}L${1.2 * s},${s}H${-1.2 * s}Z`,
     bar: (s) => `M${-2 * s},${-s / 2}h${4 * s}v${s}h${-4 * s}Z`,
-    cross: (s) => `M${-s},${-s}L${s},${s}M${-s},${s}L${s},${-s}`,
   };
 
   /** A mark at a place in pixels. */
@@ -169,14 +161,21 @@ const Interactive = (() => {
     return value.toLocaleString("en-GB", options).replace(/^-/, "−");
   }
 
+  const fixed = (digits) => (value) => number(value, digits);
+  const percent = (share) => `${number(100 * share, 0)} %`;
+  const sum = (values) => values.reduce((total, value) => total + value, 0);
+  const mean = (values) => sum(values) / values.length;
+
+  /** An axis of names, the first on top. */
+  const named = (names) => ({
+    domain: [names.length - 0.5, -0.5], ticks: names.map((_, i) => i), format: (i) => names[i],
+  });
+
   /** Draws in the coordinates of the data, onto a layer that is cut at the frame. */
   function penOn(layer, notes, x, y) {
     const place = (points) => points.map(([u, v]) => `${x(u).toFixed(1)},${y(v).toFixed(1)}`).join("L");
-    const titled = (title) => (title ? [drawing("title", {}, title)] : []);
     const fill = (color, opacity) => `fill: ${paint(color)}; fill-opacity: ${opacity}; stroke: none`;
     return {
-      x,
-      y,
       line(points, look = {}) {
         if (points.length) layer.append(drawing("path", { d: `M${place(points)}`, ...stroke(look) }));
       },
@@ -188,10 +187,10 @@ const Interactive = (() => {
         const high = rows.map(([at, , to]) => [at, to]).reverse();
         this.area([...low, ...high], look);
       },
-      tile([left, right], [bottom, top], { color = "blue", opacity = 0.5, title } = {}) {
+      tile([left, right], [bottom, top], { color = "blue", opacity = 0.5 } = {}) {
         const [u, v] = [x(left), y(top)];
         const size = { width: Math.max(0, x(right) - u), height: Math.max(0, y(bottom) - v) };
-        layer.append(drawing("rect", { x: u, y: v, ...size, style: fill(color, opacity) }, ...titled(title)));
+        layer.append(drawing("rect", { x: u, y: v, ...size, style: fill(color, opacity) }));
       },
       points(points, look = {}) {
         layer.append(...points.map(([u, v]) => marker(x(u), y(v), look)));
@@ -217,6 +216,9 @@ const Interactive = (() => {
       return places.map((place) => [place, (axis.format ?? number)(place)]);
     };
 
+    const tick = (line, words, at) =>
+      drawing("g", { class: "tick" }, drawing("line", line), drawing("text", at, words));
+
     function render() {
       const width = svg.clientWidth || 640;
       drawnAt = width;
@@ -233,16 +235,14 @@ const Interactive = (() => {
       svg.replaceChildren(
         drawing("clipPath", { id: clip }, cut),
         ...labelled(axes.x, size.width / 70).map(([place, words]) => {
-          const at = across(place);
-          const line = drawing("line", { x1: at, x2: at, y1: frame.top, y2: frame.bottom });
-          const text = { x: at, y: frame.bottom + 18, "text-anchor": "middle" };
-          return drawing("g", { class: "tick" }, line, drawing("text", text, words));
+          const x = across(place);
+          const line = { x1: x, x2: x, y1: frame.top, y2: frame.bottom };
+          return tick(line, words, { x, y: frame.bottom + 18, "text-anchor": "middle" });
         }),
         ...rows.map(([place, words]) => {
-          const at = up(place);
-          const line = drawing("line", { x1: frame.left, x2: frame.right, y1: at, y2: at });
-          const text = { x: frame.left - 7, y: at + 4, "text-anchor": "end" };
-          return drawing("g", { class: "tick" }, line, drawing("text", text, words));
+          const y = up(place);
+          const line = { x1: frame.left, x2: frame.right, y1: y, y2: y };
+          return tick(line, words, { x: frame.left - 7, y: y + 4, "text-anchor": "end" });
         }),
         drawing("text", { x: frame.right, y: height - 6, "text-anchor": "end" }, axes.x.label ?? ""),
         drawing("text", { x: 0, y: 14 }, axes.y.label ?? ""),
@@ -256,7 +256,6 @@ const Interactive = (() => {
       if (svg.clientWidth !== drawnAt) render();
     }).observe(svg);
     return {
-      svg,
       draw(next, changed = {}) {
         content = next;
         for (const axis of Object.keys(changed)) Object.assign(axes[axis], changed[axis]);
@@ -267,5 +266,8 @@ const Interactive = (() => {
 
   const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-  return { register, controls, slider, choice, button, summary, legend, plot, ticks, number, calm, element };
+  return {
+    register, controls, choice, button, summary, calm, element,
+    ticks, number, fixed, percent, sum, mean, named,
+  };
 })();

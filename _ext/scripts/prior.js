@@ -23,35 +23,33 @@ const Prior = (() => {
   return { belief, score, visitsUntilLeft };
 })();
 
-Interactive.register("prior", (root, data) => {
+Interactive.register("prior", (figure, data) => {
   const { number } = Interactive;
-  const fixed = (value) => number(value, 2);
+  const fixed = Interactive.fixed(2);
   const steps = Array.from({ length: 81 }, (_, n) => n);
-  const row = Interactive.controls(root);
-  const mean = Interactive.choice(row, {
-    label: "Prior", options: ["mean of its siblings", "zero"], onInput: draw,
-  });
-  const slide = (options) => Interactive.slider(row, { ...options, onInput: draw });
-  const firmness = slide({ label: "Firmness λ", min: 1, max: 60, step: 1, value: 5 });
-  const rate = slide({
+  const mean = figure.choice({ label: "Prior", options: ["mean of its siblings", "zero"] });
+  const firmness = figure.slider({ label: "Firmness λ", min: 1, max: 60, step: 1, value: 5 });
+  const rate = figure.slider({
     label: "Newcomer's click probability", min: 0, max: 1, step: 0.01, value: data.truth, format: fixed,
   });
-  const alpha = slide({ label: "Curiosity α", min: 0, max: 2, step: 0.05, value: data.alpha, format: fixed });
-  const plot = Interactive.plot(root, {
+  const alpha = figure.slider({
+    label: "Curiosity α", min: 0, max: 2, step: 0.05, value: data.alpha, format: fixed,
+  });
+  const plot = figure.plot({
     label: "Prediction and score of a new product against the visits that saw it.",
     height: 320,
     x: { label: "visits of this persona that saw the newcomer", domain: [0, 80] },
     y: { label: "clicks a visit", domain: [0, 1.2] },
   });
-  Interactive.legend(root, [
+  figure.legend([
     { label: "score", color: "orange" },
     { label: "prediction", color: "blue" },
     { label: "truth", color: "green", dash: "6 4" },
     { label: "score of the best old product", color: "ink", dash: "2 3" },
   ]);
-  const say = Interactive.summary(root);
+  const say = figure.summary();
 
-  function draw() {
+  return () => {
     const newcomer = { promise: mean.value ? 0 : data.promise, firmness: firmness.value, rate: rate.value };
     const left = Prior.visitsUntilLeft(newcomer, alpha.value, data.rival);
     const score = (n) => Prior.score(newcomer, alpha.value, n);
@@ -70,7 +68,5 @@ Interactive.register("prior", (root, data) => {
     const fate =
       left === 0 ? "it is never shown" : left === null ? "it stays" : `it is left after ${number(left)} visits`;
     say(`${start}${fate}. In truth it is ${better} than all old ones.`);
-  }
-
-  draw();
+  };
 });

@@ -11,51 +11,45 @@ const Shock = (() => {
   /** Clicks a visit of the frozen recommender and of the oracle. */
   function values(shock, part) {
     const now = taste(shock, part);
-    const visits = shock.shown.reduce((total, share) => total + share, 0);
     return {
-      frozen: shock.rest[0] + shock.shown.reduce((total, share, i) => total + share * now[i], 0),
-      oracle: shock.rest[1] + visits * Math.max(...now),
+      frozen: shock.rest[0] + Interactive.sum(shock.shown.map((share, i) => share * now[i])),
+      oracle: shock.rest[1] + Interactive.sum(shock.shown) * Math.max(...now),
     };
   }
 
   return { taste, values };
 })();
 
-Interactive.register("shock", (root, { categories, shocks }) => {
-  const { number } = Interactive;
-  const percent = (value) => `${number(100 * value, 0)} %`;
+Interactive.register("shock", (figure, { categories, shocks }) => {
+  const { number, percent } = Interactive;
   const parts = Array.from({ length: 101 }, (_, i) => i / 100);
-  const row = Interactive.controls(root);
-  const chosen = Interactive.choice(row, {
-    label: "Shock", options: ["first", "second"], onInput: draw,
+  const chosen = figure.choice({ label: "Shock", options: ["first", "second"] });
+  const part = figure.slider({
+    label: "How far the taste has changed", min: 0, max: 1, step: 0.05, value: 0.5, format: percent,
   });
-  const part = Interactive.slider(row, {
-    label: "How far the taste has changed", min: 0, max: 1, step: 0.05, value: 0.5,
-    format: percent, onInput: draw,
-  });
-  const tastes = Interactive.plot(root, {
+  const tastes = figure.plot({
     label: "Click probability of each category, before and now.",
     height: 240,
     x: { label: "click probability; bars: part of the persona", domain: [0, 1] },
-    y: { domain: [categories.length - 0.5, -0.5], ticks: categories.map((_, i) => i), format: (i) => categories[i] },
+    y: Interactive.named(categories),
   });
-  Interactive.legend(root, [
+  figure.legend([
     { label: "before", color: "muted", shape: "square" },
     { label: "now", color: "blue", shape: "circle" },
     { label: "part of the persona that is shown it", color: "orange", shape: "bar" },
   ]);
-  const earned = Interactive.plot(root, {
+  const earned = figure.plot({
     label: "Clicks a visit against the size of the shock, for oracle and recommender.",
     height: 240,
     x: { label: "how far the taste has changed", domain: [0, 1], ticks: [0, 0.25, 0.5, 0.75, 1], format: percent },
-    y: { label: "clicks a visit" },
+    y: { label: "clicks a visit", domain: [0.4, 0.65] },
   });
-  const say = Interactive.summary(root);
+  const say = figure.summary();
 
-  function draw() {
+  return () => {
     const shock = shocks[chosen.value];
     const now = Shock.taste(shock, part.value);
-    const visits = shock.shown.reduce((total, share) => total + share, 0);
+    const visits = Interactive.sum(shock.shown);
     tastes.draw((pen) => {
       categories.forEach((_, i) => {
         const share = shock.shown[i] / visits;
@@ -67,24 +61,19 @@ Interactive.register("shock", (root, { categories, shocks }) => {
     });
     const at = parts.map((p) => Shock.values(shock, p));
     const here = Shock.values(shock, part.value);
-    earned.draw(
-      (pen) => {
-        const looks = { oracle: ["green", "oracle", -8], frozen: ["orange", "recommender", 18] };
-        pen.line([[part.value, 0], [part.value, 1]], { color: "muted", width: 1, dash: "6 4" });
-        for (const [name, [color, label, dy]] of Object.entries(looks)) {
-          pen.line(parts.map((p, i) => [p, at[i][name]]), { color });
-          pen.points([[part.value, here[name]]], { color });
-          pen.text(1, at[100][name], label, { anchor: "end", dx: -4, dy, color });
-        }
-      },
-      { y: { domain: [0.4, 0.65] } },
-    );
+    earned.draw((pen) => {
+      const looks = { oracle: ["green", "oracle", -8], frozen: ["orange", "recommender", 18] };
+      pen.line([[part.value, 0], [part.value, 1]], { color: "muted", width: 1, dash: "6 4" });
+      for (const [name, [color, label, dy]] of Object.entries(looks)) {
+        pen.line(parts.map((p, i) => [p, at[i][name]]), { color });
+        pen.points([[part.value, here[name]]], { color });
+        pen.text(1, at[100][name], label, { anchor: "end", dx: -4, dy, color });
+      }
+    });
     say(
       `The oracle earns ${number(here.oracle, 3)} clicks a visit, the recommender ${number(here.frozen, 3)}: ` +
         `${percent(here.frozen / here.oracle)} of it. Since the change began the recommender's clicks moved by ` +
         `${number(here.frozen - at[0].frozen, 3)}.`,
     );
-  }
-
-  draw();
+  };
 });

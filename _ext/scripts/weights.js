@@ -3,7 +3,7 @@
 "use strict";
 
 const Weights = (() => {
-  const sum = (values) => values.reduce((total, value) => total + value, 0);
+  const { sum } = Interactive;
 
   /** Kinds of visits: how many, what was shown, what it earned, and what each policy would show. */
   function read({ columns, visits, policies }) {
@@ -67,40 +67,33 @@ const Weights = (() => {
   return { read, weigh, estimates, effective, histogram };
 })();
 
-Interactive.register("weights", (root, data) => {
+Interactive.register("weights", (figure, data) => {
   const { number } = Interactive;
   const kinds = Weights.read(data);
   const teams = data.policies.slice(1);
-  const row = Interactive.controls(root);
-  const team = Interactive.choice(row, { label: "Team", options: teams, onInput: draw });
-  const part = Interactive.slider(row, {
-    label: "Visits given to the team", min: 0, max: 1, step: 0.05, value: 0.2,
-    format: (value) => `${number(100 * value, 0)} %`, onInput: draw,
+  const team = figure.choice({ label: "Team", options: teams });
+  const part = figure.slider({
+    label: "Visits given to the team", min: 0, max: 1, step: 0.05, value: 0.2, format: Interactive.percent,
   });
-  const clip = Interactive.slider(row, {
-    label: "Clipping bound c", min: 1, max: 17, step: 0.5, value: 17,
-    format: (value) => number(value, 1), onInput: draw,
+  const clip = figure.slider({
+    label: "Clipping bound c", min: 1, max: 17, step: 0.5, value: 17, format: Interactive.fixed(1),
   });
-  const bars = Interactive.plot(root, {
+  const bars = figure.plot({
     label: "How many visits have which weight.",
     height: 210,
     x: { label: "weight", domain: [-0.5, 17.5] },
     y: { label: "visits", domain: [0, 2000] },
   });
   const names = Object.keys(Weights.estimates(Weights.weigh(kinds, 1, 1), 1));
-  const intervals = Interactive.plot(root, {
+  const intervals = figure.plot({
     label: "Estimates with intervals, and the truth.",
     height: 230,
     x: { label: "clicks a visit", domain: [0.1, 0.7] },
-    y: {
-      domain: [names.length - 0.5, -0.5],
-      ticks: names.map((_, i) => i),
-      format: (place) => names[place],
-    },
+    y: Interactive.named(names),
   });
-  const say = Interactive.summary(root);
+  const say = figure.summary();
 
-  function draw() {
+  return () => {
     const rows = Weights.weigh(kinds, team.value + 1, part.value);
     const found = Weights.estimates(rows, clip.value);
     const truth = (1 - part.value) * data.truth[0] + part.value * data.truth[team.value + 1];
@@ -125,14 +118,11 @@ Interactive.register("weights", (root, data) => {
         pen.points([[mean, i]], { color });
       });
     });
-    const visits = data.visits.reduce((total, count) => total + count, 0);
     const missed = names.filter((name) => found[name].low > truth || found[name].high < truth);
     say(
-      `Effective visits: ${number(Weights.effective(rows), 0)} of ${number(visits)}. ` +
+      `Effective visits: ${number(Weights.effective(rows), 0)} of ${number(Interactive.sum(data.visits))}. ` +
         `Truth: ${number(truth, 3)} clicks a visit. ` +
         (missed.length ? `Missed by: ${missed.join(", ")}.` : "All four intervals hold it."),
     );
-  }
-
-  draw();
+  };
 });

@@ -6,7 +6,7 @@
 "use strict";
 
 var Zoo = (() => {
-  // Scores that differ by less than this part of the best (or of 1) are ties: zoolib/choice.py.
+  // Scores that differ by less than this part of the best (or of 1) are ties: zoolib/agents/policies.py.
   const ROUNDING = 1e-10;
 
   // The bits of a 32-bit number, thoroughly mixed: the last step of SplitMix32.
@@ -76,7 +76,7 @@ var Zoo = (() => {
       nUsers: data.n_users,
       ridge: data.ridge,
       leastPrior: data.least_prior,
-      leastFactor: data.least_factor,
+      leastFaded: data.least_faded,
       personaPlace: personas.map((name) => features.indexOf(`persona=${name}`)),
       categoryPlace: categories.map((name) => features.indexOf(`category=${name}`)),
       knownShocks: data.shocks.map((shock) => ({
@@ -93,7 +93,7 @@ var Zoo = (() => {
   }
 
   // Noise: a part of the visits, `noise` in [0, 1], in which the click does not depend on what is shown, but
-  // is a coin with the mean click probability. Every click probability moves that far towards the mean.
+  // has the mean click probability. Every click probability moves that far towards the mean.
   function noisy(table, noise, mean) {
     return table.map((row) => row.map((p) => (1 - noise) * p + noise * mean));
   }
@@ -118,86 +118,78 @@ var Zoo = (() => {
     return { category, persona };
   }
 
-  // Ridge posteriors, one an arm: zoolib/posterior.py. Kept are A and b divided by a factor, A⁻¹ multiplied
-  // by it, and θ: to forget is to change the factor. A row x holds ones at two places, i and j, and zeros.
-  class Posteriors {
-    constructor(nArms, d, { ridge, leastPrior, leastFactor }) {
-      Object.assign(this, { d, ridge, leastPrior, leastFactor });
-      this.A = new Float64Array(nArms * d * d);
-      this.b = new Float64Array(nArms * d);
-      this.inverse = new Float64Array(nArms * d * d);
-      this.mean = new Float64Array(nArms * d);
-      this.factor = new Float64Array(nArms).fill(1);
-      this.prior = new Float64Array(nArms).fill(ridge);
-      this.moved = new Float64Array(d);
-      for (let arm = 0; arm < nArms; arm++) {
-        for (let i = 0; i < d; i++) {
-          this.A[(arm * d + i) * d + i] = ridge;
-          this.inverse[(arm * d + i) * d + i] = 1 / ridge;
-        }
-      }
+  function diagonal(d, value) {
+    const matrix = new Float64Array(d * d);
+    for (let k = 0; k < d; k++) matrix[k * d + k] = value;
+    return matrix;
+  }
+
+  // One arm's ridge posterior: zoolib/models/posterior.py. A row x holds ones at two places, i and j, and zeros.
+  class RidgePosterior {
+    constructor(d, { ridge, leastPrior, leastFaded }) {
+      Object.assign(this, { d, least: leastPrior * ridge, leastFaded, prior: ridge, faded: 1 });
+      this.A = diagonal(d, ridge);
+      this.inverse = diagonal(d, 1 / ridge);
+      this.b = new Float64Array(d);
+      this.mean = new Float64Array(d);
     }
 
     // xᵀθ
-    predict(arm, i, j) {
-      return this.mean[arm * this.d + i] + this.mean[arm * this.d + j];
+    predict(i, j) {
+      return this.mean[i] + this.mean[j];
     }
 
     // √(xᵀ A⁻¹ x)
-    width(arm, i, j) {
-      const d = this.d, at = arm * d * d, inverse = this.inverse;
-      const square = inverse[at + i * d + i] + 2 * inverse[at + i * d + j] + inverse[at + j * d + j];
-      return Math.sqrt(square / this.factor[arm]);
+    width(i, j) {
+      const { d, inverse } = this;
+      return Math.sqrt(inverse[i * d + i] + 2 * inverse[i * d + j] + inverse[j * d + j]);
     }
 
-    // Learn one row, after a discount on all that this arm has learnt: Sherman and Morrison (1950).
-    update(arm, i, j, reward, discount) {
-      const { d, A, b, inverse, mean, moved } = this;
-      const at = arm * d * d, row = arm * d;
-      const factor = this.factor[arm] * discount, share = 1 / factor;
+    // Learn one row, after a discount on all that was learnt before: Sherman and Morrison (1950).
+    update(i, j, reward, discount) {
+      if (discount !== 1) this.decay(discount);
+      const { d, A, b, inverse, mean } = this;
+      const u = mean.map((_, k) => inverse[k * d + i] + inverse[k * d + j]); // A⁻¹ x
+      const gain = 1 / (1 + u[i] + u[j]);
+      const error = reward - this.predict(i, j);
       for (let k = 0; k < d; k++) {
-        moved[k] = inverse[at + k * d + i] + inverse[at + k * d + j]; // u = A⁻¹ x
-      }
-      const gain = share / (1 + share * (moved[i] + moved[j]));
-      const error = mean[row + i] + mean[row + j] - reward;
-      for (let k = 0; k < d; k++) {
-        const step = gain * moved[k];
-        mean[row + k] -= step * error;
-        for (let l = 0; l < d; l++) inverse[at + k * d + l] -= step * moved[l];
+        for (let l = 0; l < d; l++) inverse[k * d + l] -= gain * u[k] * u[l];
+        mean[k] += gain * error * u[k];
       }
       for (const k of [i, j]) {
-        A[at + k * d + i] += share;
-        A[at + k * d + j] += share;
-        b[row + k] += share * reward;
+        A[k * d + i] += 1;
+        A[k * d + j] += 1;
+        b[k] += reward;
       }
-      this.factor[arm] = factor;
-      if (factor < this.leastFactor) this.writeFactor(arm);
     }
 
-    // Write a small factor into the arrays, hold the prior at its least, and solve afresh.
-    writeFactor(arm) {
-      const { d, A, b } = this, at = arm * d * d, row = arm * d, factor = this.factor[arm];
-      const faded = factor * this.prior[arm];
-      this.prior[arm] = Math.max(faded, this.leastPrior / this.leastFactor * this.ridge);
-      this.factor[arm] = 1;
-      for (let k = 0; k < d * d; k++) A[at + k] *= factor;
-      for (let k = 0; k < d; k++) {
-        A[at + k * d + k] += this.prior[arm] - faded;
-        b[row + k] *= factor;
+    // A ← γA, b ← γb
+    decay(discount) {
+      for (let k = 0; k < this.A.length; k++) {
+        this.A[k] *= discount;
+        this.inverse[k] /= discount;
       }
-      this.inverse.set(inverted(A.subarray(at, at + d * d), d), at);
-      for (let k = 0; k < d; k++) {
-        let sum = 0;
-        for (let l = 0; l < d; l++) sum += this.inverse[at + k * d + l] * b[row + l];
-        this.mean[row + k] = sum;
-      }
+      for (let k = 0; k < this.d; k++) this.b[k] *= discount;
+      this.prior *= discount;
+      this.faded *= discount;
+      if (this.faded < this.leastFaded) this.holdPrior();
+    }
+
+    // Raise a prior that has faded too far, and solve afresh.
+    holdPrior() {
+      const { d, A, b } = this;
+      const raised = Math.max(this.least - this.prior, 0);
+      for (let k = 0; k < d; k++) A[k * d + k] += raised;
+      this.prior += raised;
+      this.faded = 1;
+      const inverse = (this.inverse = inverted(A, d));
+      this.mean = b.map((_, k) => b.reduce((sum, value, l) => sum + inverse[k * d + l] * value, 0));
     }
   }
 
   // The inverse of a symmetric positive definite matrix, by Gauss and Jordan; such a one needs no pivots.
   function inverted(matrix, d) {
-    const left = Float64Array.from(matrix), right = new Float64Array(d * d);
-    for (let k = 0; k < d; k++) right[k * d + k] = 1;
+    const left = Float64Array.from(matrix), right = diagonal(d, 1);
     for (let k = 0; k < d; k++) {
       const pivot = left[k * d + k];
       for (let l = 0; l < d; l++) {
@@ -216,93 +208,91 @@ var Zoo = (() => {
     return right;
   }
 
-  // The arm of highest score; the throw in [0, 1) decides between ties.
-  function best(scores, toss) {
+  // The arm of highest score; a uniform number decides between ties.
+  function best(scores, uniform) {
     let top = -Infinity;
     for (let arm = 0; arm < scores.length; arm++) if (scores[arm] > top) top = scores[arm];
     const least = top - ROUNDING * (1 + Math.abs(top));
     let ties = 0;
     for (let arm = 0; arm < scores.length; arm++) if (scores[arm] >= least) ties++;
-    let left = Math.floor(toss * ties);
+    let left = Math.floor(uniform * ties);
     for (let arm = 0; ; arm++) if (scores[arm] >= least && left-- === 0) return arm;
   }
 
   class RandomAgent {
-    constructor(nArms, settings, dice) {
-      Object.assign(this, { nArms, dice });
+    constructor(nArms, settings, random) {
+      Object.assign(this, { nArms, random });
     }
 
     select() {
-      return Math.floor(this.dice.uniform() * this.nArms);
+      return Math.floor(this.random.uniform() * this.nArms);
     }
 
     update() {}
   }
 
-  // One ridge posterior an arm: zoolib/agents/linear.py. The features of a pairing are a one for the persona
-  // and a one for the category, at the places that the settings name. What is predicted for each persona is
-  // kept and read again: an update changes it for the arm played, and for no other.
-  class LinearAgent {
-    constructor(nArms, settings, dice, category) {
+  // Predicted reward plus alpha times its width. One ridge posterior an arm: zoolib/agents/linear.py. The
+  // features of a pairing are a one for the persona and a one for the category, at the places that the settings
+  // name. What is predicted for each persona is kept: an update changes it for the arm played, and for no other.
+  class LinUCB {
+    constructor(nArms, settings, random, category) {
       const { alpha, discount = 1, personaPlace, categoryPlace } = settings;
-      Object.assign(this, { alpha, discount, personaPlace, dice, nArms });
-      this.posteriors = new Posteriors(nArms, personaPlace.length + categoryPlace.length, settings);
+      Object.assign(this, { alpha, discount, personaPlace, random, nArms });
+      const d = personaPlace.length + categoryPlace.length;
+      this.posteriors = Array.from({ length: nArms }, () => new RidgePosterior(d, settings));
       this.ofArm = Int32Array.from(category, (c) => categoryPlace[c]);
-      this.predicted = new Float64Array(personaPlace.length * nArms);
-      this.width = new Float64Array(personaPlace.length * nArms);
+      this.predicted = personaPlace.map(() => new Float64Array(nArms));
+      this.width = personaPlace.map(() => new Float64Array(nArms));
       this.scored = new Float64Array(nArms);
       for (let arm = 0; arm < nArms; arm++) this.predict(arm);
     }
 
     predict(arm) {
-      const { posteriors, personaPlace, nArms } = this, j = this.ofArm[arm];
-      for (let persona = 0; persona < personaPlace.length; persona++) {
-        const at = persona * nArms + arm, i = personaPlace[persona];
-        this.predicted[at] = posteriors.predict(arm, i, j);
-        this.width[at] = posteriors.width(arm, i, j);
+      this.personaPlace.forEach((place, persona) => {
+        this.predicted[persona][arm] = this.posteriors[arm].predict(place, this.ofArm[arm]);
+        this.width[persona][arm] = this.posteriors[arm].width(place, this.ofArm[arm]);
+      });
+    }
+
+    // How many widths the score lies above the prediction, in units of alpha.
+    steps() {
+      return 1;
+    }
+
+    scores(persona) {
+      const { scored, alpha } = this, predicted = this.predicted[persona], width = this.width[persona];
+      for (let arm = 0; arm < scored.length; arm++) {
+        scored[arm] = predicted[arm] + alpha * width[arm] * this.steps();
       }
+      return scored;
     }
 
     select(persona) {
-      return best(this.scores(persona), this.dice.uniform());
+      return best(this.scores(persona), this.random.uniform());
     }
 
     update(persona, arm, reward) {
-      this.posteriors.update(arm, this.personaPlace[persona], this.ofArm[arm], reward, this.discount);
+      this.posteriors[arm].update(this.personaPlace[persona], this.ofArm[arm], reward, this.discount);
       this.predict(arm);
     }
   }
 
-  // Predicted reward plus alpha times its uncertainty.
-  class LinUCB extends LinearAgent {
-    scores(persona) {
-      const { predicted, width, scored, alpha, nArms } = this;
-      for (let arm = 0, at = persona * nArms; arm < nArms; arm++, at++) {
-        scored[arm] = predicted[at] + alpha * width[at];
-      }
-      return scored;
-    }
-  }
-
   // Thompson sampling: predictions of different arms are independent, so one normal number an arm will do.
-  class LinTS extends LinearAgent {
-    scores(persona) {
-      const { predicted, width, scored, alpha, nArms, dice } = this;
-      for (let arm = 0, at = persona * nArms; arm < nArms; arm++, at++) {
-        scored[arm] = predicted[at] + alpha * width[at] * dice.normal();
-      }
-      return scored;
+  class LinTS extends LinUCB {
+    steps() {
+      return this.random.normal();
     }
   }
 
-  // Agents meet the same visitors and the same luck: one uniform number for each step and category, and a
-  // click happens when it lies below the click probability of what is shown: zoolib/experiment/arena.py.
+  // Agents meet the same visitors, and products of one category the same clicks: there is one uniform number for
+  // each step and category, and a click happens when it lies below the click probability of what is shown:
+  // zoolib/experiments/arena.py.
   class Arena {
-    constructor({ table, shop, agents, visitors, luck, shocks = [] }) {
-      Object.assign(this, { table, shop, agents, visitors, luck, shocks });
+    constructor({ table, shop, agents, visitors, clicking, shocks = [] }) {
+      Object.assign(this, { table, shop, agents, visitors, clicking, shocks });
       const nCategories = table[0].length;
       this.steps = 0;
-      this.toss = new Float64Array(nCategories);
+      this.uniform = new Float64Array(nCategories);
       this.stocked = [...new Set(shop.category)];
       this.optimal = 0;
       this.expected = new Float64Array(agents.length);
@@ -325,13 +315,13 @@ var Zoo = (() => {
           this.readTruth();
         }
       }
-      const { agents, shop, toss, arm } = this;
+      const { agents, shop, uniform, arm } = this;
       const persona = shop.persona[this.visitors.below(shop.persona.length)];
-      for (let c = 0; c < toss.length; c++) toss[c] = this.luck.uniform();
+      for (let c = 0; c < uniform.length; c++) uniform[c] = this.clicking.uniform();
       for (let k = 0; k < agents.length; k++) {
         arm[k] = agents[k].select(persona);
         const category = shop.category[arm[k]], p = this.table[persona][category];
-        const reward = toss[category] < p ? 1 : 0;
+        const reward = uniform[category] < p ? 1 : 0;
         this.expected[k] += p;
         this.clicks[k] += reward;
         agents[k].update(persona, arm[k], reward);
@@ -361,7 +351,7 @@ var Zoo = (() => {
     };
   }
 
-  // A world of one seed: shop, visitors, luck and each agent's dice from streams of their own. The settings'
+  // A world of one seed: shop, visitors, clicks and each agent's numbers from streams of their own. The settings'
   // `agents` lists their classes, each with the settings that only this agent has.
   function world(all, seed) {
     const { table, nProducts, nUsers, agents } = all;
@@ -371,11 +361,11 @@ var Zoo = (() => {
       ...truths(all),
       shop,
       visitors: stream(1),
-      luck: stream(2),
+      clicking: stream(2),
       agents: agents.map(({ kind, ...own }, k) =>
         new kind(nProducts, { ...all, ...own }, stream(3 + k), shop.category)),
     });
   }
 
-  return { Random, settings, truths, drawShop, Posteriors, best, RandomAgent, LinUCB, LinTS, Arena, world };
+  return { Random, settings, truths, drawShop, RidgePosterior, best, RandomAgent, LinUCB, LinTS, Arena, world };
 })();

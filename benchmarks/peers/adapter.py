@@ -1,4 +1,4 @@
-"""What the benchmarks ask of other libraries, in one form for all."""
+"""The calls that the benchmarks make, which each adapter translates for its library."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from zoolib import Context
 
 
 class Adapter(ABC):
-    """Another library behind the calls that the benchmarks make.
-
-    A batch is an array of the features of B visits: of one row a visit, (B, d), where all arms share it,
-    else (B, K, d).
-    """
+    """Another library behind the calls of an agent."""
 
     @abstractmethod
     def select(self, context: Context) -> int:
@@ -31,17 +27,17 @@ class Adapter(ABC):
 
 
 class BatchAdapter(Adapter):
-    """A library that also takes many visits in one call: all are chosen for before one is learnt."""
+    """A library that also takes many visits in one call, as `zoolib.LinUCBAgent` does."""
 
     @abstractmethod
-    def select_batch(self, features: NDArray) -> NDArray[np.int64]:
-        """Choose an arm for each of B visits; returns shape (B,)."""
+    def select_many(self, features: NDArray) -> NDArray[np.int64]:
+        """Choose an arm for each of n visits (n, K, d); returns shape (n,)."""
 
     @abstractmethod
-    def update_batch(
+    def update_many(
         self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
     ) -> None:
-        """Learn from the arms played, (B,), and their rewards, (B,)."""
+        """Learn from the arms played, (n,), and their rewards, (n,)."""
 
 
 def bounds(

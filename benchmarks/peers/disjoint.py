@@ -1,12 +1,13 @@
-"""Other libraries' linear bandits with a model for each arm; all arms share one row of features."""
+"""Linear bandits of other libraries, with a model for each arm; all arms share one row of features."""
 
 from __future__ import annotations
+
+import random
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.peers.adapter import Adapter, BatchAdapter, bounds
-from benchmarks.peers.wabbit import Wabbit
 from zoolib import Context
 
 
@@ -62,15 +63,15 @@ class MabwiserLinUCB(BatchAdapter):
         expectations = self.mab.predict_expectations(context.features[:1])
         return np.array([expectations[arm] for arm in self.mab.arms])
 
-    def select_batch(self, features: NDArray) -> NDArray[np.int64]:
-        """Choose an arm for each of B visits."""
-        return np.atleast_1d(self.mab.predict(features))
+    def select_many(self, features: NDArray) -> NDArray[np.int64]:
+        """Choose an arm for each of n visits."""
+        return np.atleast_1d(self.mab.predict(features[:, 0]))
 
-    def update_batch(
+    def update_many(
         self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
     ) -> None:
         """Learn from the arms played."""
-        self.mab.partial_fit(arms, rewards, features)
+        self.mab.partial_fit(arms, rewards, features[:, 0])
 
 
 class ContextualbanditsLinUCB(BatchAdapter):
@@ -82,7 +83,6 @@ class ContextualbanditsLinUCB(BatchAdapter):
         n_features: int,
         alpha: float = 1.0,
         ridge: float = 1.0,
-        dtype: type = np.float64,
     ) -> None:
         from contextualbandits.online import LinUCB
 
@@ -91,7 +91,7 @@ class ContextualbanditsLinUCB(BatchAdapter):
             alpha=alpha,
             lambda_=ridge,
             fit_intercept=False,
-            use_float=dtype is np.float32,
+            use_float=False,
             random_state=1,
             njobs=1,
         )
@@ -112,19 +112,19 @@ class ContextualbanditsLinUCB(BatchAdapter):
         """Return the upper confidence bounds."""
         return self.policy.decision_function(context.features[:1])[0]
 
-    def select_batch(self, features: NDArray) -> NDArray[np.int64]:
-        """Choose an arm for each of B visits."""
-        return self.policy.predict(features)
+    def select_many(self, features: NDArray) -> NDArray[np.int64]:
+        """Choose an arm for each of n visits."""
+        return self.policy.predict(features[:, 0])
 
-    def update_batch(
+    def update_many(
         self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
     ) -> None:
         """Learn from the arms played."""
-        self.policy.partial_fit(features, arms, rewards)
+        self.policy.partial_fit(features[:, 0], arms, rewards)
 
 
 class BayesianBandits(BatchAdapter):
-    """Thompson sampling of bayesianbandits, or its upper bound: a quantile of a thousand draws an arm."""
+    """Thompson sampling of bayesianbandits; `alpha` is the noise of the rewards."""
 
     def __init__(
         self,
@@ -132,25 +132,18 @@ class BayesianBandits(BatchAdapter):
         n_features: int,
         alpha: float = 1.0,
         ridge: float = 1.0,
-        policy: str = "thompson",
         seed: int = 0,
     ) -> None:
         import bayesianbandits as bb
-        from scipy.stats import norm
 
-        policies = {
-            "thompson": bb.ThompsonSampling,
-            "ucb": lambda: bb.UpperConfidenceBound(alpha=float(norm.cdf(alpha))),
-        }
         # Draws of standard deviation alpha: the noise has precision 1 / alpha², and the prior is scaled
-        # with it. The quantile has alpha in its level instead.
-        noise = alpha**-2 if policy == "thompson" else 1.0
-        self.alpha, self.noise = alpha, noise
+        # with it.
+        self.alpha, self.noise = alpha, alpha**-2
+        prior = {"alpha": ridge * self.noise, "beta": self.noise}
         arms = [
-            bb.Arm(arm, learner=bb.NormalRegressor(alpha=ridge * noise, beta=noise))
-            for arm in range(n_arms)
+            bb.Arm(arm, learner=bb.NormalRegressor(**prior)) for arm in range(n_arms)
         ]
-        self.agent = bb.ContextualAgent(arms, policies[policy](), random_seed=seed)
+        self.agent = bb.ContextualAgent(arms, bb.ThompsonSampling(), random_seed=seed)
 
     def select(self, context: Context) -> int:
         """Choose an arm."""
@@ -170,18 +163,18 @@ class BayesianBandits(BatchAdapter):
             scores[i] = bounds(row, arm.learner.coef_, A, self.alpha)[0]
         return scores
 
-    def select_batch(self, features: NDArray) -> NDArray[np.int64]:
-        """Choose an arm for each of B visits."""
-        return np.array(self.agent.pull(features))
+    def select_many(self, features: NDArray) -> NDArray[np.int64]:
+        """Choose an arm for each of n visits."""
+        return np.array(self.agent.pull(features[:, 0]))
 
-    def update_batch(
+    def update_many(
         self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
     ) -> None:
         """Learn from the arms played, one arm after the other."""
         for arm in np.unique(arms):
             visits = arms == arm
             chosen = self.agent.select_for_update(int(arm))
-            chosen.update(features[visits], rewards[visits])
+            chosen.update(features[visits, 0], rewards[visits])
 
 
 def precision(learner: object) -> NDArray[np.float64]:
@@ -218,22 +211,30 @@ class RiverLinUCB(Adapter):
         return np.array([one.mu + np.sqrt(one.sigma**2 - 1) for one in seen])
 
 
-class VowpalWabbit(Wabbit):
-    """Vowpal Wabbit's `cb_explore`: a weight an arm and feature, learnt by gradient steps, ε-greedy."""
+class VowpalWabbit(Adapter):
+    """Vowpal Wabbit's `cb_explore`: a weight per arm and feature, learnt by gradient steps, ε-greedy."""
 
-    def __init__(self, n_arms: int, n_features: int, **options: object) -> None:
-        n_weights = n_arms * n_features
-        super().__init__(
-            f"cb_explore {n_arms}", n_arms, n_features, n_weights, **options
+    def __init__(self, n_arms: int, n_features: int, seed: int = 0) -> None:
+        from vowpalwabbit import Workspace
+
+        # Its table of weights has room for twice as many as are learnt, and for 2¹⁸ at least.
+        bits = max(18, (n_arms * n_features).bit_length() + 1)
+        self.workspace = Workspace(
+            f"--cb_explore {n_arms} --epsilon 0.1 --noconstant --quiet --bit_precision {bits}"
         )
+        self.arms, self.rng = range(n_arms), random.Random(seed)
+        # Features named by numbers are not hashed.
+        self.line = "| " + " ".join(f"{i}:%.7g" for i in range(n_features))
 
     def select(self, context: Context) -> int:
         """Draw an arm from the probabilities that it gives."""
-        return self.draw(self.line % tuple(context.features[0].tolist()))
+        self.probabilities = self.workspace.predict(self._told(context))
+        return self.rng.choices(self.arms, self.probabilities)[0]
 
     def update(self, context: Context, arm: int, reward: float) -> None:
         """Learn from the arm drawn last: it wants its probability, arms from 1 on, and costs."""
-        line = self.line % tuple(context.features[0].tolist())
-        self.workspace.learn(
-            f"{arm + 1}:{-reward}:{self.probabilities[arm]:.7g} {line}"
-        )
+        label = f"{arm + 1}:{-reward}:{self.probabilities[arm]:.7g}"
+        self.workspace.learn(f"{label} {self._told(context)}")
+
+    def _told(self, context: Context) -> str:
+        return self.line % tuple(context.features[0].tolist())

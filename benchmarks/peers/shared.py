@@ -1,4 +1,4 @@
-"""Other libraries' linear bandits with one model for all arms; each arm has a row of features of its own."""
+"""Linear bandits of other libraries, with one model for all arms; each arm has features of its own."""
 
 from __future__ import annotations
 
@@ -7,66 +7,7 @@ from numpy.typing import NDArray
 
 from benchmarks.peers.adapter import Adapter, BatchAdapter, bounds
 from benchmarks.peers.disjoint import precision
-from benchmarks.peers.lightning import Calvera, as_tensor, fit
-from benchmarks.peers.wabbit import Wabbit
 from zoolib import Context
-
-
-class CalveraLinUCB(Calvera):
-    """LinUCB of Calvera, in single precision.
-
-    What it adds to the diagonal at each update by default, `eps`, is set to 0, and the precision is updated
-    with the reward instead of with the choice: else its scores are not LinUCB's.
-
-    Parameters
-    ----------
-    trainer : bool, default True
-        Learn as its documentation says, through Lightning's Trainer; else by a call of the training step
-        that the Trainer would call.
-    """
-
-    def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        alpha: float = 1.0,
-        trainer: bool = True,
-        batch_size: int = 1024,
-    ) -> None:
-        from calvera.bandits import LinearUCBBandit
-
-        self.bandit = LinearUCBBandit(
-            n_features,
-            exploration_rate=alpha,
-            eps=0.0,
-            lazy_uncertainty_update=True,
-            train_batch_size=batch_size,
-        )
-        self.trainer = trainer
-
-    def update(self, context: Context, arm: int, reward: float) -> None:
-        """Learn from the arm played."""
-        self._learn(context.features[None, arm], np.array([reward]))
-
-    def scores(self, context: Context) -> NDArray[np.float64]:
-        """Return the upper confidence bounds."""
-        alpha = self.bandit.hparams["exploration_rate"]
-        return self.bounds_of(context.features, alpha)
-
-    def update_batch(
-        self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
-    ) -> None:
-        """Learn from the arms played."""
-        self._learn(features[np.arange(len(arms)), arms], rewards)
-
-    def _learn(self, rows: NDArray, rewards: NDArray) -> None:
-        x, r = as_tensor(rows)[:, None], as_tensor(rewards)[:, None]
-        if self.trainer:
-            self.bandit.record_feedback(x, r)
-            fit(self.bandit)
-        else:
-            self.bandit.training_step((x, None, r, None), 0)
-            self.bandit.buffer.clear()  # as after a training; the step has noted what it saw
 
 
 class ContextualbanditsRidge(BatchAdapter):
@@ -81,13 +22,12 @@ class ContextualbanditsRidge(BatchAdapter):
         n_features: int,
         alpha: float = 1.0,
         ridge: float = 1.0,
-        dtype: type = np.float64,
     ) -> None:
         from contextualbandits.linreg import LinearRegression
 
         self.alpha = float(alpha)
         self.model = LinearRegression(
-            lambda_=ridge, fit_intercept=False, use_float=dtype is np.float32
+            lambda_=ridge, fit_intercept=False, use_float=False
         )
         self.model.fit(np.zeros((1, n_features)), np.zeros(1))
 
@@ -103,13 +43,13 @@ class ContextualbanditsRidge(BatchAdapter):
         """Return the upper confidence bounds."""
         return self.model.predict_ucb(context.features, self.alpha)
 
-    def select_batch(self, features: NDArray) -> NDArray[np.int64]:
-        """Choose an arm for each of B visits."""
+    def select_many(self, features: NDArray) -> NDArray[np.int64]:
+        """Choose an arm for each of n visits."""
         rows = features.reshape(-1, features.shape[-1])
         scores = self.model.predict_ucb(rows, self.alpha)
         return scores.reshape(features.shape[:2]).argmax(axis=1)
 
-    def update_batch(
+    def update_many(
         self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
     ) -> None:
         """Learn from the arms played."""
@@ -117,7 +57,7 @@ class ContextualbanditsRidge(BatchAdapter):
 
 
 class BayesianBandits(BatchAdapter):
-    """Thompson sampling of bayesianbandits with one learner, or its upper bound by a thousand draws."""
+    """Thompson sampling of bayesianbandits with one learner; `alpha` is the noise of the rewards."""
 
     def __init__(
         self,
@@ -125,11 +65,9 @@ class BayesianBandits(BatchAdapter):
         n_features: int,
         alpha: float = 1.0,
         ridge: float = 1.0,
-        policy: str = "thompson",
         seed: int = 0,
     ) -> None:
         import bayesianbandits as bb
-        from scipy.stats import norm
 
         class RowOfArm(bb.ArmFeaturizer):
             """Take an arm's rows out of contexts (n, K, d); all rows of the first arm come first."""
@@ -139,15 +77,10 @@ class BayesianBandits(BatchAdapter):
                 rows = contexts if every else contexts[:, action_tokens]
                 return rows.swapaxes(0, 1).reshape(-1, contexts.shape[-1])
 
-        policies = {
-            "thompson": bb.ThompsonSampling,
-            "ucb": lambda: bb.UpperConfidenceBound(alpha=float(norm.cdf(alpha))),
-        }
-        self.noise = alpha**-2 if policy == "thompson" else 1.0
-        self.alpha = alpha
+        self.alpha, self.noise = alpha, alpha**-2
         self.agent = bb.LipschitzContextualAgent(
             arms=[bb.Arm(arm, learner=None) for arm in range(n_arms)],
-            policy=policies[policy](),
+            policy=bb.ThompsonSampling(),
             arm_featurizer=RowOfArm(),
             learner=bb.NormalRegressor(alpha=ridge * self.noise, beta=self.noise),
             random_seed=seed,
@@ -169,11 +102,11 @@ class BayesianBandits(BatchAdapter):
         A = precision(learner) / self.noise
         return bounds(context.features, learner.coef_, A, self.alpha)
 
-    def select_batch(self, features: NDArray) -> NDArray[np.int64]:
-        """Choose an arm for each of B visits."""
+    def select_many(self, features: NDArray) -> NDArray[np.int64]:
+        """Choose an arm for each of n visits."""
         return np.array(self.agent.pull(features))
 
-    def update_batch(
+    def update_many(
         self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
     ) -> None:
         """Learn from the arms played, by one call of the learner that all arms share."""
@@ -208,21 +141,3 @@ class RiverRidge(Adapter):
             self.model.predict_one(dict(enumerate(row)), with_dist=True) for row in rows
         ]
         return np.array([one.mu + (one.sigma**2 - 1) ** 0.5 for one in seen])
-
-
-class VowpalWabbit(Wabbit):
-    """Vowpal Wabbit's `cb_explore_adf`: a weight a feature, learnt by gradient steps, ε-greedy."""
-
-    def __init__(self, n_arms: int, n_features: int, **options: object) -> None:
-        super().__init__("cb_explore_adf", n_arms, n_features, n_features, **options)
-
-    def select(self, context: Context) -> int:
-        """Draw an arm from the probabilities that it gives."""
-        self.lines = [self.line % tuple(row) for row in context.features.tolist()]
-        return self.draw(self.lines)
-
-    def update(self, context: Context, arm: int, reward: float) -> None:
-        """Learn from the arm drawn last, out of the lines that the choice has seen."""
-        lines = list(self.lines)
-        lines[arm] = f"0:{-reward}:{self.probabilities[arm]:.7g} {lines[arm]}"
-        self.workspace.learn(lines)

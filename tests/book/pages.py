@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 from bs4 import BeautifulSoup
-from mended_theme import written_pages
+from theme_repairs import written_pages
 
 from tests.notebooks import HTML
 

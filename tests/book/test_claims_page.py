@@ -1,44 +1,38 @@
-"""The page of claims: what it reads from the records, and what it refuses."""
+"""Claims in the book: their numbers, their cells, and the page that lists them."""
 
 import pytest
-from claims_page import numbers, strip
+from bs4 import BeautifulSoup
+from claims import background
+from claims_page import room, strip
 
 from tests.book.building import build
 
 
-def record(value, held, interval="", **others):
-    return {"value": value, "held": held, "interval": interval, "seeds": [1], **others}
+def record(low, value, high, above=None, below=None):
+    return {"range": [low, value, high], "above": above, "below": below}
 
 
 @pytest.mark.parametrize(
-    ("claim", "room"),
+    ("claim", "wanted"),
     [
-        (record("0.5", "above 0.2", "0.4 to 0.6"), (0.4 - 0.2) / 0.1),
-        (record("0.5", "below 0.9", "0.4 to 0.6"), (0.9 - 0.6) / 0.1),
-        (record("0.5", "above 0.1 and below 0.7", "0.4 to 0.6"), (0.7 - 0.6) / 0.1),
-        (record("56.1%", "above 50.0%", "55.5% to 56.7%"), (55.5 - 50.0) / 0.6),
-        (record("8,510", "above 2,000", "7,860 to 9,615"), (7860 - 2000) / 877.5),
-        (record("-0.06", "below 0.00", "-0.07 to -0.05"), 0.05 / 0.01),
-        (record("2e-16", "below 1e-09"), (1e-9 - 2e-16) / 2e-16),
-        (record("20", "above 15"), 5 / 20),
-        (record("0", "below 5"), 5),
+        (record(0.4, 0.5, 0.6, above=0.2), 2),
+        (record(0.4, 0.5, 0.6, below=0.9), 3),
+        (record(0.4, 0.5, 0.6, above=0.1, below=0.7), 1),
+        (record(20, 20, 20, above=15), 5 / 20),
+        (record(0, 0, 0, below=5), 5),
     ],
 )
-def test_room_is_the_distance_to_the_nearer_bound_in_half_widths(claim, room):
-    assert numbers(claim).room == pytest.approx(room)
+def test_room_is_the_distance_to_the_nearer_bound_in_half_widths(claim, wanted):
+    assert room(claim) == pytest.approx(wanted)
 
 
-def test_what_had_to_be_equal_has_no_room():
-    assert numbers(record("7", "equal to 7")) is None
-    assert strip(record("7", "equal to 7")).astext() == ""
-
-
-def test_an_interval_without_an_end_is_not_drawn():
-    assert strip(record("900", "above 10", "100 to inf")).astext() == ""
+def test_what_has_no_bound_on_a_side_or_no_end_is_not_drawn():
+    assert strip(record(7, 7, 7)) == ""
+    assert strip(record(100, 900, None, above=10)) == ""
 
 
 def test_a_strip_shows_interval_value_bound_and_allowed_side():
-    drawn = strip(record("5", "above 0", "4 to 6")).astext()
+    drawn = strip(record(4, 5, 6, above=0))
     # From 0 to 6 with a margin of 0.48 on both sides: 6.96 units are 100.
     at = [round(100 * (number + 0.48) / 6.96, 1) for number in (0, 4, 5, 6)]
     assert f'd="M{at[0]} 0V16"' in drawn
@@ -48,28 +42,107 @@ def test_a_strip_shows_interval_value_bound_and_allowed_side():
     assert 'data-room="4.00"' in drawn
 
 
-CELL = """```{code-cell} python
-from zoolib import claim
-claim("k", "So it is.", 7, above=1, fmt="d", seeds=[3, 4])
-claim("l", "So is this.", 0.5, below=1)
+@pytest.mark.parametrize(
+    ("seeds", "interval", "wanted"),
+    [
+        ([], "", "5: must be above 4; no worlds"),
+        ([42], "", "5: must be above 4; seed 42"),
+        (
+            [0, 1, 2],
+            "4 to 6",
+            "5: interval 4 to 6; must be above 4; 3 worlds, seeds 0–2",
+        ),
+        ([3, 4], "", "5: must be above 4; 2 worlds, seeds 3, 4"),
+    ],
+)
+def test_behind_a_number_stand_interval_bound_and_worlds(seeds, interval, wanted):
+    known = {"value": "5", "interval": interval, "held": "above 4", "seeds": seeds}
+    assert background(known) == wanted
+
+
+PAGE = """
+It is {claim}`k` (interval {claim}`k interval`), or {claim}`k interval` (so {claim}`l interval`).
+
+```{code-cell} python
+from zoolib import Estimate, claim
 ```
 
+```{code-cell} python
+claim("k", "So it is.", Estimate(7, 6, 8, 2), above=1, fmt=".0f", seeds=[3, 4])
+```
+
+```{code-cell} python
+def half(number):
+    return number / 2
+
+print("shown")
+claim("l", "So is this.", Estimate(half(1), 0.4, 0.6, 2), below=1)
+```
+
+```{code-cell} python
+needed = 3
+claim("m", "And this.", needed, below=4)
+```
+
+```{code-cell} python
+print(needed)
+```
+
+```{claims}
+k: It is eight.
+```
 """
 
 
-def test_a_row_says_what_was_found_where_and_what_the_drafts_said(tmp_path):
-    text = CELL + "```{claims}\nk: It is eight.\n```\n"
-    status, output = build(tmp_path, text)
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("claims")
+    status, output = build(folder, PAGE)
     assert status == 0, output
-    html = (tmp_path / "_build/html/chapters/index.html").read_text()
-    assert "There are 2 claims. 0 of them kept" in html
-    assert "1 speak about several worlds, and 1 differ" in html
-    assert "The drafts: It is eight." in html
-    assert "seeds 3, 4" in html
-    assert html.index('id="checked-k"') < html.index("k: 7, 2 worlds")
+    html = (folder / "_build/html/chapters/index.html").read_text()
+    return BeautifulSoup(html, "html.parser")
+
+
+def test_a_number_leads_to_its_cell_and_says_what_stands_behind_it(page):
+    number = page.select_one("article p a.claim")
+    assert (number.text, number["href"]) == ("7", "#checked-k")
+    assert (
+        number["title"] == "7: interval 6 to 8; must be above 1; 2 worlds, seeds 3, 4"
+    )
+    assert page.find(id="checked-k").find_parent("details")
+    assert any("claim_tips.js" in tag.get("src", "") for tag in page.select("script"))
+
+
+def test_an_interval_alone_in_its_brackets_is_apart(page):
+    brackets = page.select(".claim-bracket")
+    assert [bracket.text for bracket in brackets] == [" (interval 6 to 8)"]
+    line = brackets[0].parent.text
+    assert line == "It is 7 (interval 6 to 8), or 6 to 8 (so 0.400 to 0.600)."
+
+
+def test_cells_print_no_claims_and_fold_what_only_checks(page):
+    imports, k, half, needed, after = page.select("div.cell")
+    assert "must be" not in page.select_one("article").text.partition("There are")[0]
+    assert [imports.details is not None, k.details is not None] == [True, True]
+    assert [out.text.strip() for out in half.select(".cell_output")] == ["shown"]
+    assert "def half" in half.select_one(".cell_input").text
+    assert half.details.select_one("pre").text.startswith("claim(")
+    assert needed.select_one(".cell_input").text.strip() == "needed = 3"
+    assert needed.select_one(".cell_output") is None
+    assert after.details is None
+
+
+def test_a_row_says_what_was_found_where_and_what_the_drafts_said(page):
+    text = page.select_one("article").text
+    assert "There are 3 claims. 2 of them kept" in text
+    assert "1 speak about several worlds, and 1 differ" in text
+    assert "The drafts: It is eight." in text
+    row = page.find(id="claim-k")
+    assert "2 worlds, seeds 3, 4" in row.text
+    assert row.select_one("a.checked-in")["href"] == "#checked-k"
 
 
 def test_a_draft_that_contradicts_no_claim_breaks_the_build(tmp_path):
-    status, output = build(tmp_path, CELL + "```{claims}\nm: It is eight.\n```\n")
+    status, output = build(tmp_path, "```{claims}\nm: It is eight.\n```\n")
     assert status != 0
     assert "the drafts contradict no claim 'm'" in output

@@ -2,13 +2,12 @@
 
 import json
 import re
-import subprocess
 
 import pytest
 
-from tests.book.building import BUILD, build
+from tests.book.building import build
 from tests.book.pages import soup as read
-from zoolib.plots import DARK, LIGHT
+from zoolib.book.plots import DARK, LIGHT
 
 STATIC = """```{code-cell} python
 ---
@@ -50,8 +49,8 @@ def folder(tmp_path_factory):
     return made
 
 
-def soup(folder, page, builder="html"):
-    return read(folder / "_build" / builder / page)
+def soup(folder, page):
+    return read(folder / "_build/html" / page)
 
 
 def test_a_figure_is_an_empty_stage_with_its_data_and_caption(folder):
@@ -91,21 +90,6 @@ def test_the_styles_have_the_colours_of_the_books_figures(folder):
     for name in LIGHT:
         assert f"--{name}: {LIGHT[name]};" in light
         assert f"--{name}: {DARK[name]};" in dark.partition("}")[0]
-
-
-def test_outside_web_pages_a_sentence_points_to_the_static_figure(folder):
-    command = [*BUILD, "--builder", "singlehtml"]
-    result = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
-    html = soup(folder, "chapters/index.html", "singlehtml")
-    assert html.select("div.interactive") == []
-    assert "see." not in html.text
-    sentence = next(p for p in html.find_all("p") if "second form" in p.text)
-    assert sentence.a["href"].endswith("#fig-axes")
-    assert "page Fig. 1 has" in sentence.text
-    assert "plot.js" not in str(html)
 
 
 FAULTS = {

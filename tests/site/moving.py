@@ -74,7 +74,7 @@ class FigurePage:
 
     def claimed(self, key):
         """The value of a claim, where the prose of the page first says it."""
-        link = self.page.locator(f'a.claim[href$="#claim-{key}"]').first
+        link = self.page.locator(f'a.claim[href$="#checked-{key}"]').first
         return float(link.inner_text().replace("−", "-"))
 
 
@@ -125,7 +125,7 @@ def move(page, label, value):
 def _put(control, value):
     script = """(c, value) => {
         c.value = value;
-        c.dispatchEvent(new Event(c.tagName === "SELECT" ? "change" : "input"));
+        c.dispatchEvent(new Event("input"));
     }"""
     control.evaluate(script, str(value))
 

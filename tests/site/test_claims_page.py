@@ -1,4 +1,4 @@
-"""The page of claims in a browser: the filter finds, the order is that of the room, no row is lost."""
+"""Claims in a browser: the filter of their page, and what a number in the text tells of itself."""
 
 import pytest
 
@@ -33,13 +33,10 @@ def test_words_find_the_claims_that_hold_all_of_them(page):
     assert shown(page).count() == everything
 
 
-def test_a_page_and_the_drafts_narrow_the_table(page):
-    controls = page.locator(".claims-controls")
-    controls.get_by_label("Page").select_option("LinUCB: learning while serving")
-    links = shown(page).locator("a.checked-in").all_inner_texts()
-    assert set(links) == {"LinUCB: learning while serving"}
+def test_the_drafts_narrow_the_table(page):
+    everything = shown(page).count()
     page.get_by_label("Only where drafts differ").check()
-    assert 0 < shown(page).count() < len(links)
+    assert 0 < shown(page).count() < everything
     assert shown(page).count() == shown(page).locator(".drafts").count()
 
 
@@ -55,15 +52,102 @@ def test_the_least_room_comes_first_and_the_books_order_comes_back(page):
     assert shown(page).evaluate_all("rows => rows.map(row => row.id)") == before
 
 
-def test_a_number_in_the_text_leads_to_its_row_and_back(page, site):
-    page.goto((site / "chapters/linucb.html").as_uri())
-    number = page.locator("a.claim").first
-    target = number.get_attribute("href").partition("#")[2]
-    number.click()
-    row = page.locator(f"tr#{target}")
-    assert row.is_visible()
+def test_a_row_leads_to_its_cell_and_opens_it(page):
+    row = page.locator("tr#claim-runs-lead")
     row.locator("a.checked-in").click()
-    assert page.url.partition("#")[2] == target.replace("claim-", "checked-", 1)
+    place = page.locator("#checked-runs-lead")
+    assert page.url.endswith("linucb.html#checked-runs-lead")
+    assert place.evaluate("place => place.closest('details').open")
+    assert "runs_lead" in place.locator("xpath=ancestor::details").inner_text()
+
+
+# --- Numbers in the text ------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[(1280, "light"), (390, "dark")], ids=["wide", "phone"])
+def chapter(browser, site, request):
+    """A chapter on a screen, and a number in it with an interval."""
+    width, theme = request.param
+    size = {"width": width, "height": 800}
+    page = browser.new_page(viewport=size, color_scheme=theme, has_touch=width < 500)
+    page.goto((site / "chapters/linucb.html").as_uri())
+    yield page, page.locator('a.claim[href$="#checked-runs-lead"]').first
+    page.close()
+
+
+def tells(page, number):
+    """Whether the tooltip is there, belongs to the number, and lies within the window."""
+    tip = page.locator("#claim-tip")
+    if tip.is_hidden():
+        assert number.get_attribute("aria-describedby") is None
+        return False
+    box, size = tip.bounding_box(), page.viewport_size
+    assert number.get_attribute("aria-describedby") == "claim-tip"
+    assert "interval" in tip.inner_text()
+    assert "must be above 100; seed 42" in tip.inner_text()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= size["width"]
+    assert box["y"] >= 0
+    assert box["y"] + box["height"] <= size["height"]
+    return True
+
+
+def test_a_number_tells_what_stands_behind_it_to_the_keyboard(chapter):
+    page, number = chapter
+    assert not tells(page, number)
+    number.focus()
+    assert tells(page, number)
+    page.keyboard.press("Escape")
+    assert not tells(page, number)
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#checked-runs-lead")
+
+
+def test_a_number_tells_what_stands_behind_it_to_the_mouse(chapter):
+    page, number = chapter
+    number.hover()
+    assert tells(page, number)
+    page.locator("#claim-tip").hover()  # as one does to select its text
+    assert tells(page, number)
+    page.mouse.move(1, 400)
+    assert not tells(page, number)
+
+
+def test_a_first_tap_tells_and_a_second_one_leads_to_the_cell(browser, site):
+    size = {"width": 390, "height": 800}
+    page = browser.new_page(viewport=size, has_touch=True)
+    page.goto((site / "chapters/linucb.html").as_uri())
+    number = page.locator('a.claim[href$="#checked-runs-lead"]').first
+    number.tap()
+    assert tells(page, number)
+    assert "#" not in page.url
+    number.tap()
+    assert page.url.endswith("#checked-runs-lead")
+    page.close()
+
+
+def test_axe_finds_nothing_in_a_tooltip(chapter):
+    page, number = chapter
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    number.focus()
+    results = axe.Axe().run(page, context="#claim-tip")
+    assert results.response["violations"] == []
+
+
+def test_an_interval_alone_in_brackets_is_for_paper(chapter):
+    page, _ = chapter
+    bracket = page.locator(".claim-bracket").first
+    assert bracket.is_hidden()
+    page.emulate_media(media="print")
+    assert bracket.is_visible()
+
+
+def test_without_scripts_a_number_has_a_title(browser, site):
+    page = browser.new_page(java_script_enabled=False)
+    page.goto((site / "chapters/linucb.html").as_uri())
+    number = page.locator('a.claim[href$="#checked-runs-lead"]').first
+    assert "must be above 100; seed 42" in number.get_attribute("title")
+    page.close()
 
 
 def test_without_scripts_the_table_is_whole(browser, site):

@@ -147,14 +147,13 @@ def test_anchors_are_not_hidden_behind_the_header(open_page):
     link = page.locator("nav.page-toc a").nth(5)
     target = link.get_attribute("href")
     link.click()
-    page.wait_for_timeout(600)
-    top = page.evaluate(
-        f"document.querySelector('{target}').getBoundingClientRect().top"
+    page.wait_for_function(
+        """target => {
+          const box = part => document.querySelector(part).getBoundingClientRect();
+          return box(".bd-header-article").bottom - 1 <= box(target).top && box(target).top < 400;
+        }""",
+        arg=target,
     )
-    header = page.evaluate(
-        "document.querySelector('.bd-header-article').getBoundingClientRect().bottom"
-    )
-    assert header - 1 <= top < 400
 
 
 def test_paper_gets_the_text_and_not_the_tools(open_page):

@@ -26,7 +26,7 @@ PAGES = sorted(
 )
 NO_PROSE = (
     "pre, code, script, style, svg, kbd, .math, .output, .claim, .headerlink, .cell_output table,"
-    " table.versions,"
+    " #execution-times-and-versions table,"
     " a[href*='bibliography.html#'], .caption-number, .sd-hide-link-text, summary"
 )
 ACCENTS = {"'": "\u0301", "`": "\u0300", '"': "\u0308", "~": "\u0303", "^": "\u0302"}

@@ -1,6 +1,9 @@
 """Agents: what chooses a product, one module a family, all with one protocol.
 
-`Agent` in `protocol` says what they share; an outsider needs only ``select`` and ``update``.
+`Agent` in `base` says what they share; an agent of your own needs only ``select`` and ``update``.
+
+Arguments that do not fit raise a TypeError or a ValueError, which names the argument, what came and what
+was wanted; the agent is then unchanged.
 """
 
 import lazy_loader

@@ -1,5 +1,18 @@
 # Public names of zoolib.agents, and where they live.
 
+from . import (
+    base,
+    baselines,
+    ensembles,
+    guards,
+    hybrid,
+    linear,
+    neural,
+    neural_linear,
+    neural_ucb,
+    policies,
+)
+from .base import Agent, Context
 from .baselines import (
     OracleAgent,
     RandomAgent,
@@ -18,7 +31,6 @@ from .linear import (
 from .neural import NeuralAgent
 from .neural_linear import NeuralLinearAgent
 from .neural_ucb import NeuralUCBAgent
-from .protocol import Agent, Context
 
 __all__ = [
     "Agent",
@@ -38,4 +50,14 @@ __all__ = [
     "RandomAgent",
     "RevealedContext",
     "StaticAgent",
+    "base",
+    "baselines",
+    "ensembles",
+    "guards",
+    "hybrid",
+    "linear",
+    "neural",
+    "neural_linear",
+    "neural_ucb",
+    "policies",
 ]

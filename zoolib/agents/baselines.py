@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._checks import as_ids
-from zoolib.agents.protocol import Agent, Context
+from zoolib._support.checks import Seed, as_array, as_ids
+from zoolib.agents.base import Agent, Context
 
 
 class RandomAgent(Agent):
@@ -17,12 +17,6 @@ class RandomAgent(Agent):
     def scores(self, context: Context) -> NDArray[np.float64]:
         """Return zeros: no arm is better than another."""
         return np.zeros(self._check(context).shape[:-1])
-
-    def select(self, context: Context) -> int | NDArray[np.int64]:
-        """Choose an arm at random."""
-        self._check(context)
-        arm = (self._dice.throw() * self.n_arms).astype(int)
-        return int(arm) if arm.ndim == 0 else arm
 
 
 class OracleAgent(Agent):
@@ -60,51 +54,36 @@ class RevealedContext(Context):
         self, user_id: ArrayLike, features: ArrayLike, expected_reward: ArrayLike
     ) -> None:
         super().__init__(user_id, features)
-        self.expected_reward = np.asarray(expected_reward, np.float64)
-        shape = self.features.shape[:-1]
-        if (
-            self.expected_reward.shape != shape
-            or not np.isfinite(self.expected_reward).all()
-        ):
-            raise ValueError(
-                f"expected_reward must be finite, of shape {shape}: got shape {self.expected_reward.shape}"
-            )
+        self.expected_reward = as_array(
+            "expected_reward", expected_reward, self.features.shape[:-1]
+        ).astype(np.float64, copy=False)
 
     def of_world(self, w: int) -> RevealedContext:
-        """Return what one of the worlds shows, without the worlds axis."""
+        """See `Context.of_world`."""
         return RevealedContext(
             self.user_id[w], self.features[w], self.expected_reward[w]
         )
 
 
 class StaticAgent(Agent):
-    """Show what a fixed table of predictions says is best, for ever.
+    """Show what a fixed table of predictions says is best, forever.
 
     Parameters
     ----------
     predictions : array_like, shape (n_users, n_arms) or (W, n_users, n_arms)
         For example what `MLPRecommender.predict_all` returns. Three axes make an agent for W
         worlds.
-    seed : int or sequence of int, default 0
+    seed : int, SeedSequence or Generator, or a sequence of them, default 0
         Breaks ties.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the table does not hold real numbers, has another number of axes, or is not finite.
     """
 
-    def __init__(self, predictions: ArrayLike, seed: int | Sequence[int] = 0) -> None:
-        table = np.array(predictions)
-        if table.dtype.kind not in "fiub":
-            raise TypeError(
-                f"predictions must hold real numbers: got dtype {table.dtype}"
-            )
+    def __init__(self, predictions: ArrayLike, seed: Seed | Sequence[Seed] = 0) -> None:
+        table = as_array("predictions", predictions).copy()
         if table.dtype != np.float32:
             table = table.astype(np.float64)
-        if table.ndim not in (2, 3) or not np.isfinite(table).all():
+        if table.ndim not in (2, 3):
             raise ValueError(
-                "predictions must be finite, of shape (n_users, n_arms) or (W, n_users, n_arms): "
+                "predictions must have shape (n_users, n_arms) or (W, n_users, n_arms): "
                 f"got shape {table.shape}"
             )
         super().__init__(table.shape[-1], None if table.ndim == 2 else len(table), seed)

@@ -3,117 +3,65 @@ r"""Doubt about the features too: networks that disagree, and one network that i
 A neural-linear agent doubts its last layer only. Here the doubt is about all weights. An *ensemble* is M
 networks, each with its own first weights and its own bootstrap of the memory (Osband and Van Roy 2015;
 Osband et al. 2016). *Monte Carlo dropout* is one network that leaves hidden units out at random, in
-training and in decisions: each choice of units is a sub-network (Gal and Ghahramani 2016). In both the
-standard deviation of what they predict stands for the width. See Chapter 4, "Doubt about the features".
+training and in decisions: each choice of units is a sub-network (Gal and Ghahramani 2016). In both, the
+standard deviation of the predictions serves as the width. See Chapter 4, "Doubt about the features".
+
+Predictions have shape (..., M, n): members or sub-networks, then rows. The dots are the worlds axis, if
+there is one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from torch import Tensor
 
-from zoolib._checks import (
+from zoolib._support.checks import (
+    Seed,
     as_not_negative,
     as_one_of,
     as_probability,
-    as_seeds,
     as_size,
 )
-from zoolib._random import stream
-from zoolib.agents.neural import NeuralAgent
-from zoolib.agents.protocol import Context
-from zoolib.networks import MLP, Generators
-from zoolib.replay import ReplayBuffer
-
-_BLOCK = 256
-
-
-class BootstrapMemory(ReplayBuffer):
-    """A replay buffer that keeps with each row how often each member of an ensemble has it.
-
-    The counts are Poisson with mean 1, drawn once, when the row comes: to resample n rows with
-    replacement gives each row nearly such a count, and rows can come one by one (Oza and Russell 2001).
-
-    Parameters
-    ----------
-    capacity, n_features, n_worlds, seed, dtype
-        As for `ReplayBuffer`.
-    n_members : int
-        Number of members M. Rows that come out have the M counts appended, d + M columns.
-    """
-
-    def __init__(
-        self,
-        capacity: int,
-        n_features: int,
-        n_members: int,
-        n_worlds: int | None = None,
-        seed: int | Sequence[int] = 0,
-        dtype: DTypeLike = np.float32,
-    ) -> None:
-        self.n_members = as_size("n_members", n_members)
-        super().__init__(capacity, n_features + self.n_members, n_worlds, seed, dtype)
-
-    def reseed(self, seed: int | Sequence[int]) -> None:
-        """Give `sample` and the counts new luck."""
-        super().reseed(seed)
-        seeds = as_seeds("seed", seed, self.n_worlds)
-        self._counters = [stream(one, "replay").spawn(1)[0] for one in seeds]
-        self._next = _BLOCK
-
-    def add(self, x: ArrayLike, reward: ArrayLike) -> Callable[[], None]:
-        """Remember one row a world, (d,) or (W, d), and its reward; returns what undoes this."""
-        return super().add(np.concatenate((x, self._counts()), axis=-1), reward)
-
-    def _counts(self) -> NDArray:
-        """Draw how often each member has the next row, shape (M,) or (W, M)."""
-        if self._next == _BLOCK:
-            shape = (_BLOCK, self.n_members)
-            drawn = np.array([g.poisson(1.0, shape) for g in self._counters])
-            self._drawn = drawn[0] if self.n_worlds is None else drawn.swapaxes(0, 1)
-            self._next = 0
-        self._next += 1
-        return self._drawn[self._next - 1]
+from zoolib._support.generators import stream
+from zoolib.agents.base import Context
+from zoolib.agents.neural import NeuralAgent, finite
+from zoolib.models.networks import MLP, Generators
+from zoolib.models.replay import ReplayBuffer
 
 
 class EnsembleAgent(NeuralAgent):
     r"""Score arms by networks that saw different bootstraps of the past.
 
+    Each row in memory has a count for each member, drawn once, when the row comes: how often it is in the
+    member's bootstrap. Resampling n rows with replacement gives each row nearly a Poisson count of mean 1,
+    and Poisson counts can be drawn row by row (Oza and Russell 2001).
+
     Parameters
     ----------
-    n_arms, n_features : int
-        Numbers K of arms and d of features.
-    beta : float, default 1.0
+    n_arms, n_features, n_worlds
+        As for `NeuralAgent`.
+    alpha : float, default 1.0
         Weight of the members' standard deviation with ``policy="ucb"``, 0 or more.
-    n_worlds : int, optional
-        Number of worlds W played in step.
     n_members : int, default 10
-        Number of networks M a world. A single one is greedy: nobody disagrees with it.
+        Number of networks M per world. A single one is greedy: nobody disagrees with it.
     hidden : sequence of int, default (64,)
         Widths of the hidden layers.
     policy : {"ucb", "thompson"}, default "ucb"
-        Score by the members' mean plus `beta` times their standard deviation, or by one member, drawn
+        Score by the members' mean plus `alpha` times their standard deviation, or by one member, drawn
         anew at every visit.
-    **options
-        As for `NeuralAgent`. A batch is drawn once for all members; each weighs its rows by its counts.
+    train_every, n_batches, batch_size, buffer_size, learning_rate, optimiser, seed, network_seed, dtype
+        As for `NeuralAgent`. All members share a batch; each weighs its rows by its counts.
 
     Attributes
     ----------
     network : MLP
-        All members: weights are stacked along a leading axis M, or W · M with the members of a world
-        side by side.
-    memory : BootstrapMemory
-        What was played, and each member's counts.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not what is described here.
+        All members: weights are stacked along a leading axis M, or two axes (W, M).
+    memory : ReplayBuffer
+        What was played, with the counts as weights.
 
     Examples
     --------
@@ -122,51 +70,73 @@ class EnsembleAgent(NeuralAgent):
     (5, 9)
     """
 
+    _learns = ("_counters",)
+
     def __init__(
         self,
         n_arms: int,
         n_features: int,
-        beta: float = 1.0,
+        alpha: float = 1.0,
         n_worlds: int | None = None,
         *,
         n_members: int = 10,
         hidden: Sequence[int] = (64,),
         policy: str = "ucb",
-        **options: object,
+        train_every: int | None = 50,
+        n_batches: int = 1,
+        batch_size: int = 64,
+        buffer_size: int = 10_000,
+        learning_rate: float = 0.01,
+        optimiser: str = "adam",
+        seed: Seed | Sequence[Seed] = 0,
+        network_seed: Seed | Sequence[Seed] | None = None,
+        dtype: DTypeLike = np.float32,
     ) -> None:
-        self.beta = as_not_negative("beta", beta)
+        self.alpha = as_not_negative("alpha", alpha)
         self.n_members = as_size("n_members", n_members)
         self.policy = as_one_of("policy", policy, ("ucb", "thompson"))
-        make_network = partial(_stack, _sizes(n_features, hidden), self.n_members)
         super().__init__(
-            n_arms, n_features, n_worlds, make_network=make_network, **options
+            n_arms,
+            n_features,
+            n_worlds,
+            hidden=hidden,
+            train_every=train_every,
+            n_batches=n_batches,
+            batch_size=batch_size,
+            buffer_size=buffer_size,
+            learning_rate=learning_rate,
+            optimiser=optimiser,
+            seed=seed,
+            network_seed=network_seed,
+            dtype=dtype,
         )
 
-    def begin(self, seed: int | Sequence[int]) -> None:
-        """Draw the initial weights, and empty the memory."""
-        super().begin(seed)
-        self.memory = BootstrapMemory(
-            self.buffer_size,
-            self.n_features,
-            self.n_members,
-            self.n_worlds,
-            dtype=self.dtype,
-        )
+    def make_network(self, generators: Generators) -> MLP:
+        """Return the networks of all members; a world's generator draws theirs one after the other."""
+        if isinstance(generators, list):
+            return super().make_network([[g] * self.n_members for g in generators])
+        return super().make_network([generators] * self.n_members)
+
+    def make_memory(self) -> ReplayBuffer:
+        """Return an empty memory, for rows with M counts."""
+        return super().make_memory(self.n_members)
+
+    def reseed(self, seed: Seed | Sequence[Seed]) -> None:
+        """Begin new random numbers, counts included; before the first update, new initial weights too."""
+        super().reseed(seed)
+        self._counters = [stream(one, "replay").spawn(1)[0] for one in self._seeds]
 
     def members(self, x: NDArray) -> NDArray:
         """Predict rows (n, d) or (W, n, d) by every member; returns shape (M, n) or (W, M, n)."""
-        each = x if self.n_worlds is None else x.repeat(self.n_members, axis=0)
-        predicted = _finite(self.network.evaluate, each)
-        return predicted.reshape(*x.shape[:-2], self.n_members, -1)
+        return finite("predictions", self.network.evaluate(x[..., None, :, :])[..., 0])
 
     def score_rows(self, x: NDArray) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
         if self.policy == "ucb":
-            return _optimistic(self.members(x), self.beta)
-        drawn = (self._dice.throw() * self.n_members).astype(int)
-        if self._worlds:
-            drawn = drawn + self.n_members * self._worlds[0]
-        return _finite(self.network.evaluate, x, drawn)
+            return optimistic(self.members(x), self.alpha)
+        drawn = (self._uniforms.next() * self.n_members).astype(int)
+        predicted = self.network.evaluate(x, at=(*self._worlds, drawn))
+        return finite("predictions", predicted[..., 0])
 
     def propensities(
         self, context: Context, allowed: ArrayLike | None = None
@@ -178,23 +148,21 @@ class EnsembleAgent(NeuralAgent):
         if self.policy == "ucb":
             return super().propensities(context, allowed)
         allowed = self._mask(allowed)[..., None, :]
-        x = self._check(context).astype(self.dtype, copy=False)
-        return self._shares(self.members(x), allowed).mean(axis=-2)
+        return self._shares(self.members(self._rows(context)), allowed).mean(axis=-2)
 
-    def losses(self, x: Tensor, reward: Tensor) -> Tensor:
-        """Return each member's squared error of a batch, by its own counts, shape (M,) or (W·M,)."""
-        rows, counts = x[..., : self.n_features], x[..., self.n_features :]
-        errors = self.predict(rows) - self.repeat(reward)
-        return (counts.mT.flatten(0, -2) * errors.square()).mean(dim=-1)
+    def remember(self, x: NDArray, reward: ArrayLike) -> Callable[[], None]:
+        """Put the row played into the memory with a count for each member; return what undoes this."""
+        counts = np.array([g.poisson(1.0, self.n_members) for g in self._counters])
+        return self.memory.add(x, reward, counts if self._worlds else counts[0])
+
+    def losses(self, x: Tensor, reward: Tensor, counts: Tensor) -> Tensor:
+        """Return each member's squared error of a batch, by its own counts, shape (M,) or (W, M)."""
+        errors = self.predict(x) - reward[..., None, :]
+        return (counts.mT * errors.square()).mean(dim=-1)
 
     def predict(self, x: Tensor) -> Tensor:
-        """Predict the rewards of rows (..., n, d) by every member; returns shape (M, n) or (W·M, n)."""
-        return self.network(self.repeat(x))[..., 0]
-
-    def repeat(self, batch: Tensor) -> Tensor:
-        """Repeat a batch, with or without worlds axis, for every member."""
-        one = self.n_worlds is None
-        return (batch[None] if one else batch).repeat_interleave(self.n_members, dim=0)
+        """Predict the rewards of rows (..., n, d) by every member; returns shape (..., M, n)."""
+        return self.network(x[..., None, :, :])[..., 0]
 
 
 class MCDropoutAgent(NeuralAgent):
@@ -205,12 +173,10 @@ class MCDropoutAgent(NeuralAgent):
 
     Parameters
     ----------
-    n_arms, n_features : int
-        Numbers K of arms and d of features.
+    n_arms, n_features, n_worlds
+        As for `NeuralAgent`.
     alpha : float, default 1.0
         Weight of the sub-networks' standard deviation with ``policy="ucb"``, 0 or more.
-    n_worlds : int, optional
-        Number of worlds W played in step.
     dropout : float, default 0.1
         p, at least 0 and below 1.
     n_masks : int, default 20
@@ -220,13 +186,8 @@ class MCDropoutAgent(NeuralAgent):
     policy : {"ucb", "thompson"}, default "ucb"
         Score by the mean of T sub-networks plus `alpha` times their standard deviation, or by one
         sub-network, drawn anew at every visit.
-    **options
+    train_every, n_batches, batch_size, buffer_size, learning_rate, optimiser, seed, network_seed, dtype
         As for `NeuralAgent`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not what is described here.
 
     Examples
     --------
@@ -234,6 +195,8 @@ class MCDropoutAgent(NeuralAgent):
     >>> agent.subnetworks(np.eye(9)).shape
     (30, 9)
     """
+
+    _learns = ("_decides", "_trains", "_asks")
 
     def __init__(
         self,
@@ -246,7 +209,15 @@ class MCDropoutAgent(NeuralAgent):
         n_masks: int = 20,
         hidden: Sequence[int] = (64,),
         policy: str = "ucb",
-        **options: object,
+        train_every: int | None = 50,
+        n_batches: int = 1,
+        batch_size: int = 64,
+        buffer_size: int = 10_000,
+        learning_rate: float = 0.01,
+        optimiser: str = "adam",
+        seed: Seed | Sequence[Seed] = 0,
+        network_seed: Seed | Sequence[Seed] | None = None,
+        dtype: DTypeLike = np.float32,
     ) -> None:
         self.alpha = as_not_negative("alpha", alpha)
         self.dropout = as_probability("dropout", dropout)
@@ -254,30 +225,38 @@ class MCDropoutAgent(NeuralAgent):
             raise ValueError(f"dropout must lie in [0, 1): got {dropout}")
         self.n_masks = as_size("n_masks", n_masks)
         self.policy = as_one_of("policy", policy, ("ucb", "thompson"))
-        sizes = _sizes(n_features, hidden)
-        if len(sizes) == 2:
+        if len(hidden) == 0:
             raise ValueError("hidden must have a layer whose units drop out: got none")
-        self.hidden = sizes[1:-1]
         super().__init__(
-            n_arms, n_features, n_worlds, make_network=partial(MLP, sizes), **options
+            n_arms,
+            n_features,
+            n_worlds,
+            hidden=hidden,
+            train_every=train_every,
+            n_batches=n_batches,
+            batch_size=batch_size,
+            buffer_size=buffer_size,
+            learning_rate=learning_rate,
+            optimiser=optimiser,
+            seed=seed,
+            network_seed=network_seed,
+            dtype=dtype,
         )
 
-    def reseed(self, seed: int | Sequence[int]) -> None:
-        """Give the agent new luck, masks included; before the first update, new initial weights too."""
-        seeds = as_seeds("seed", seed, self.n_worlds)
-        streams = [stream(one, "agent").spawn(3) for one in seeds]
-        # Training, and asking for propensities, leave the decisions' luck alone.
-        self._decides, self._trains, self._asks = zip(*streams, strict=True)
+    def reseed(self, seed: Seed | Sequence[Seed]) -> None:
+        """Begin new random numbers, masks included; before the first update, new initial weights too."""
         super().reseed(seed)
+        streams = [stream(one, "agent").spawn(3) for one in self._seeds]
+        # Training, and asking for propensities, leave the random numbers of decisions alone.
+        self._decides, self._trains, self._asks = zip(*streams, strict=True)
 
     def masks(self, n: int, generators: Sequence[np.random.Generator]) -> list[NDArray]:
-        """Draw n masks; returns one array a hidden layer, shape (n, units) or (W, n, units)."""
+        """Draw n masks; returns one array per hidden layer, shape (n, units) or (W, n, units)."""
         shape = (n, sum(self.hidden))
         drawn = np.array([g.random(shape, dtype=np.float32) for g in generators])
         kept = (drawn >= self.dropout).astype(self.dtype)
         kept /= 1 - self.dropout
-        if self.n_worlds is None:
-            kept = kept[0]
+        kept = kept if self._worlds else kept[0]
         return np.split(kept, np.cumsum(self.hidden)[:-1], axis=-1)
 
     def subnetworks(self, x: NDArray) -> NDArray:
@@ -287,7 +266,7 @@ class MCDropoutAgent(NeuralAgent):
     def score_rows(self, x: NDArray) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
         if self.policy == "ucb":
-            return _optimistic(self.subnetworks(x), self.alpha)
+            return optimistic(self.subnetworks(x), self.alpha)
         return self._masked(x, 1, self._decides)[..., 0, :]
 
     def propensities(
@@ -300,10 +279,9 @@ class MCDropoutAgent(NeuralAgent):
         Decisions do not change by asking.
         """
         allowed = self._mask(allowed)
-        x = self._check(context).astype(self.dtype, copy=False)
-        predicted = self._masked(x, self.n_masks, self._asks)
+        predicted = self._masked(self._rows(context), self.n_masks, self._asks)
         if self.policy == "ucb":
-            return self._shares(_optimistic(predicted, self.alpha), allowed)
+            return self._shares(optimistic(predicted, self.alpha), allowed)
         return self._shares(predicted, allowed[..., None, :]).mean(axis=-2)
 
     def predict(self, x: Tensor) -> Tensor:
@@ -314,34 +292,12 @@ class MCDropoutAgent(NeuralAgent):
     def _masked(
         self, x: NDArray, n: int, generators: Sequence[np.random.Generator]
     ) -> NDArray:
-        """Predict rows by n sub-networks, shape (n, rows) or (W, n, rows)."""
-        return _finite(self.network.evaluate_masked, x, self.masks(n, generators))
-
-
-def _sizes(n_features: int, hidden: Sequence[int]) -> list[int]:
-    """Return the widths of a network from features to one reward."""
-    sizes = [as_size("hidden", size) for size in hidden]
-    return [as_size("n_features", n_features), *sizes, 1]
-
-
-def _stack(sizes: Sequence[int], n_members: int, generators: Generators) -> MLP:
-    """Make the networks of all members; a world's generator draws theirs one after the other."""
-    worlds = generators if isinstance(generators, list) else [generators]
-    return MLP(sizes, [g for g in worlds for _ in range(n_members)])
-
-
-@np.errstate(over="ignore", invalid="ignore")  # the result tells
-def _finite(evaluate: Callable[..., NDArray], *arguments: object) -> NDArray:
-    """Return what a network with one output predicts, if those are numbers."""
-    predicted = evaluate(*arguments)[..., 0]
-    if not np.isfinite(predicted).all():
-        raise FloatingPointError(
-            "predictions must be finite, or the learning rate is too high: got NaN or infinity"
-        )
-    return predicted
+        """Predict rows by n new sub-networks, shape (n, rows) or (W, n, rows)."""
+        predicted = self.network.evaluate(x, self.masks(n, generators))
+        return finite("predictions", predicted[..., 0])
 
 
 @np.errstate(over="ignore")  # `scores` looks at the result
-def _optimistic(predicted: NDArray, weight: float) -> NDArray:
+def optimistic(predicted: NDArray, alpha: float) -> NDArray:
     """Add the standard deviation of predictions (..., M, n) to their mean; returns shape (..., n)."""
-    return predicted.mean(axis=-2) + weight * predicted.std(axis=-2)
+    return predicted.mean(axis=-2) + alpha * predicted.std(axis=-2)

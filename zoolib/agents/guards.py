@@ -7,15 +7,15 @@ caps".
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._checks import as_ids, as_size
-from zoolib.agents.protocol import Agent, Context, Dice
-from zoolib.choice import pick
+from zoolib._support.checks import Seed, as_ids, as_size
+from zoolib.agents.base import Agent, Context
+from zoolib.agents.policies import pick
 
 
 class GuardedAgent(Agent):
@@ -39,13 +39,8 @@ class GuardedAgent(Agent):
         Group of each arm, for example its category or seller; each arm its own if omitted.
     window : int, default 1000
         Recent visits of a world, all segments together, that caps look at.
-    seed : int or sequence of int, default 0
-        Seed of the draws.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not what is described here.
+    seed : int, SeedSequence or Generator, or a sequence of them, default 0
+        Seed of the draws; with worlds, one for all or one for each.
 
     Examples
     --------
@@ -54,6 +49,9 @@ class GuardedAgent(Agent):
     >>> agent.propensities(Context(0, np.eye(2)))
     array([0.05, 0.95])
     """
+
+    _purpose = "guard"
+    _learns = ("_recent", "_n_recent")
 
     def __init__(
         self,
@@ -64,7 +62,7 @@ class GuardedAgent(Agent):
         segment_of_user: ArrayLike | None = None,
         group_of_arm: ArrayLike | None = None,
         window: int = 1000,
-        seed: int | Sequence[int] = 0,
+        seed: Seed | Sequence[Seed] = 0,
     ) -> None:
         super().__init__(agent.n_arms, agent.n_worlds, seed, agent.n_features)
         self.agent = agent
@@ -83,16 +81,17 @@ class GuardedAgent(Agent):
         # How many of the last visits went to each group, by segment.
         n_groups = 1 + int(self.group_of_arm.max())
         self.exposure = np.zeros((*self._shape[:-1], n_segments, n_groups), int)
-        self._recent: deque[tuple] = deque()
+        self._recent = np.zeros((self.window, 2, *self._shape[:-1]), np.int64)
+        self._n_recent = 0
 
-    def reseed(self, seed: int | Sequence[int]) -> None:
-        """Give the guard and its agent new luck, independent of each other's."""
-        self._dice = Dice(seed, self.n_worlds, "guard")
+    def reseed(self, seed: Seed | Sequence[Seed]) -> None:
+        """Begin new random numbers, the guard's independent of its agent's."""
+        super().reseed(seed)
         if hasattr(self, "agent"):
-            self.agent.reseed(seed)
+            self.agent.reseed(self.seed)
 
     def scores(self, context: Context) -> NDArray:
-        """Return the agent's own scores, shape (n_arms,) or (W, n_arms)."""
+        """Return the agent's own scores: see `Agent.scores`."""
         return self.agent.scores(context)
 
     def allowed(self, context: Context) -> NDArray[np.bool_]:
@@ -101,7 +100,8 @@ class GuardedAgent(Agent):
         shown = self.exposure[(*self._worlds, segment)]
         most = self.cap[segment][..., None] * shown.sum(axis=-1, keepdims=True)
         of_group = (shown < most) | (self.cap[segment] == 1)[..., None]
-        allowed = np.take_along_axis(of_group, self._groups(), axis=-1)
+        groups = np.broadcast_to(self.group_of_arm, self._shape)
+        allowed = np.take_along_axis(of_group, groups, axis=-1)
         return allowed | ~allowed.any(axis=-1, keepdims=True)
 
     def propensities(
@@ -127,21 +127,36 @@ class GuardedAgent(Agent):
 
     def draw(self, propensities: NDArray[np.float64]) -> int | NDArray[np.int64]:
         """Draw an arm from given propensities, for a caller who logs them."""
-        arm = pick(propensities, self._dice.throw())
+        arm = pick(propensities, self._uniforms.next())
         return arm if self._worlds else int(arm)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Let the agent learn, and count what was shown."""
         group = self.group_of_arm[at if self.group_of_arm.ndim == 2 else at[-1:]]
-        row = (*self._worlds, self._segment(context), group)
+        shown = np.array([self._segment(context), group])
         self.agent.learn(context, at, reward)
-        self.exposure[row] += 1
-        self._recent.append(row)
-        if len(self._recent) > self.window:
-            self.exposure[self._recent.popleft()] -= 1
+        self._count(shown)
+
+    def _count(self, shown: NDArray[np.int64]) -> None:
+        """Add a visit's segment and group, shape (2,) or (2, W), and drop the oldest from the window."""
+        place = self._n_recent % self.window
+        if self._n_recent >= self.window:
+            self.exposure[(*self._worlds, *self._recent[place])] -= 1
+        self.exposure[(*self._worlds, *shown)] += 1
+        self._recent[place] = shown
+        self._n_recent += 1
+
+    def _restore(self, learned: dict[str, Any]) -> None:
+        super()._restore(learned)
+        for n, shown in zip(
+            self.exposure.shape[-2:], self._recent.swapaxes(0, 1), strict=True
+        ):
+            as_ids("recent", shown, n)
+        for shown in self._recent[: self._n_recent]:
+            self.exposure[(*self._worlds, *shown)] += 1
 
     def restock(self, arms: NDArray[np.int64]) -> None:
-        """Tell the agent that these arms now hold other products."""
+        """See `Agent.restock`."""
         super().restock(arms)
         self.agent.restock(arms)
 
@@ -153,9 +168,6 @@ class GuardedAgent(Agent):
         users = as_ids("context.user_id", context.user_id, n_users)
         worlds = self._worlds if self.segment_of_user.ndim == 2 else ()
         return self.segment_of_user[(*worlds, users)]
-
-    def _groups(self) -> NDArray[np.int64]:
-        return np.broadcast_to(self.group_of_arm, self._shape)
 
     def _labels(
         self, name: str, labels: ArrayLike | None, n: int | None

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._checks import as_ids, as_not_negative, as_size
-from zoolib.agents.protocol import Agent, Context
-from zoolib.posterior import RidgePosterior
+from zoolib._support.checks import Seed, as_ids, as_not_negative, as_size
+from zoolib.agents.base import Agent, Context
+from zoolib.models.posterior import RidgePosterior
 
 
 class HybridLinUCBAgent(Agent):
@@ -44,7 +44,7 @@ class HybridLinUCBAgent(Agent):
         Weight of the prior, above 0.
     n_worlds : int, optional
         Number of worlds W played in step.
-    seed : int or sequence of int, default 0
+    seed : int, SeedSequence or Generator, or a sequence of them, default 0
         Breaks ties.
 
     Attributes
@@ -54,12 +54,9 @@ class HybridLinUCBAgent(Agent):
     single : RidgePosterior
         Of the arms' own weights as if there were no others; leading axes (K,) or (W, K).
     C : ndarray, shape (K, d, k) or (W, K, d, k)
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not what is described here.
     """
+
+    _learns = ("common", "single", "C")
 
     def __init__(
         self,
@@ -70,7 +67,7 @@ class HybridLinUCBAgent(Agent):
         ridge: float = 1.0,
         n_worlds: int | None = None,
         *,
-        seed: int | Sequence[int] = 0,
+        seed: Seed | Sequence[Seed] = 0,
     ) -> None:
         super().__init__(n_arms, n_worlds, seed, as_size("n_features", n_features))
         self.own = as_ids("own", own, self.n_features)
@@ -79,6 +76,7 @@ class HybridLinUCBAgent(Agent):
         self.alpha = as_not_negative("alpha", alpha)
         self.common = RidgePosterior(self.n_features, ridge, self._shape[:-1])
         self.single = RidgePosterior(len(self.own), ridge, self._shape)
+        self.ridge = self.common.ridge
         self.C = np.zeros((*self._shape, len(self.own), self.n_features))
 
     def scores(self, context: Context) -> NDArray[np.float64]:
@@ -87,7 +85,7 @@ class HybridLinUCBAgent(Agent):
         x = z[..., self.own]
         v = z - np.vecmat(x, self.C)
         shared, shared_width = self.common.predict_rows(v)
-        own, own_width = self.single.predict_with_width(x)
+        own, own_width = self.single.predict(x), self.single.width(x)
         return shared + own + self.alpha * np.hypot(shared_width, own_width)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
@@ -105,6 +103,5 @@ class HybridLinUCBAgent(Agent):
     def restock(self, arms: NDArray[np.int64]) -> None:
         """Begin again with the own weights of arms that now hold other products."""
         super().restock(arms)
-        worlds = tuple(world[:, None] for world in self._worlds)
-        self.single.reset((*worlds, arms))
-        self.C[(*worlds, arms)] = 0
+        self.single.reset(self._at(arms))
+        self.C[self._at(arms)] = 0

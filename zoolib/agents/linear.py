@@ -8,14 +8,16 @@ a click (Chapter 4, "Rewards of zero and one").
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.special import expit
 
-from zoolib._checks import (
+from zoolib._support.checks import (
+    Seed,
+    as_array,
     as_ids,
     as_not_negative,
     as_one_of,
@@ -23,10 +25,10 @@ from zoolib._checks import (
     as_rate,
     as_size,
 )
-from zoolib.agents.protocol import Agent, Context
-from zoolib.posterior import RidgePosterior
+from zoolib.agents.base import Agent, Context
+from zoolib.models.posterior import RidgePosterior
 
-# However sure a prediction of a click is, a row counts this much: see `LinearAgent._linearised`.
+# However sure a prediction of a click is, a row counts this much: see `LinearAgent.linearise`.
 LEAST_VARIANCE = 1e-4
 
 
@@ -51,8 +53,8 @@ class LinearAgent(Agent):
     link : {"identity", "logit"}, default "identity"
         What the model is linear in: the reward, or the log-odds of a click. Rewards must then lie in
         [0, 1], and scores are log-odds.
-    seed : int or sequence of int, default 0
-        Seed of what is left to chance.
+    seed : int, SeedSequence or Generator, or a sequence of them, default 0
+        Seed of what is left to chance; with worlds, one for all or one for each.
     dtype : float64 or float32, default float64
         Type of the posterior.
 
@@ -60,12 +62,9 @@ class LinearAgent(Agent):
     ----------
     posterior : RidgePosterior
         Leading axes (K,) or (W, K); of a shared model () or (W,).
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not what is described here.
     """
+
+    _learns = ("posterior", "_recent", "_n_recent")
 
     def __init__(
         self,
@@ -78,7 +77,7 @@ class LinearAgent(Agent):
         discount: float = 1.0,
         window: int | None = None,
         link: str = "identity",
-        seed: int | Sequence[int] = 0,
+        seed: Seed | Sequence[Seed] = 0,
         dtype: DTypeLike = np.float64,
     ) -> None:
         super().__init__(n_arms, n_worlds, seed, as_size("n_features", n_features))
@@ -92,7 +91,20 @@ class LinearAgent(Agent):
         self.shared = bool(shared)
         shape = self._shape[:-1] if self.shared else self._shape
         self.posterior = RidgePosterior(n_features, ridge, shape, dtype)
-        self._recent: deque[tuple[tuple, NDArray, ArrayLike, ArrayLike]] = deque()
+        self.ridge, self.dtype = self.posterior.ridge, self.posterior.dtype
+        lead = (self.window or 0, *self._shape[:-1])
+        # The last rows, by their columns: each step writes over the oldest.
+        self._recent = {
+            "arm": np.zeros(lead, np.int64),
+            "x": np.zeros((*lead, self.n_features), self.dtype),
+            "reward": np.zeros(lead),
+            "weight": np.zeros(lead),
+        }
+        self._n_recent = 0
+
+    def _restore(self, learned: dict[str, Any]) -> None:
+        super()._restore(learned)
+        as_ids("arm", self._recent["arm"], self.n_arms)
 
     def scores(self, context: Context) -> NDArray:
         """Return the predicted rewards or log-odds, shape (n_arms,) or (W, n_arms)."""
@@ -102,11 +114,11 @@ class LinearAgent(Agent):
         rows, spread = self._lookalikes(features)
         return spread(np.matvec(rows, self.posterior.mean))
 
-    def _predict(self, context: Context) -> tuple[NDArray, NDArray]:
-        """Return the predictions and their widths."""
+    def predict_with_width(self, context: Context) -> tuple[NDArray, NDArray]:
+        """Return the predictions and their widths, each of shape (n_arms,) or (W, n_arms)."""
         features = self._features(context)
         if not self.shared:
-            return self.posterior.predict_with_width(features)
+            return self.posterior.predict(features), self.posterior.width(features)
         rows, spread = self._lookalikes(features)
         prediction, width = self.posterior.predict_rows(rows)
         return spread(prediction), spread(width)
@@ -118,12 +130,10 @@ class LinearAgent(Agent):
         """
         super().restock(arms)
         if not self.shared:
-            at = (*(world[:, None] for world in self._worlds), arms)
             nothing = np.zeros(self.n_features)
-            self.posterior.reset(at, nothing, self.posterior.ridge)
-            for at, x, _, _ in self._recent:  # these rows leave the window unlearnt
-                gone = (np.asarray(at[-1])[..., None] == arms).any(axis=-1)
-                x[gone] = 0
+            self.posterior.reset(self._at(arms), nothing, self.posterior.ridge)
+            gone = (self._recent["arm"][..., None] == arms).any(axis=-1)
+            self._recent["x"][gone] = 0  # these rows leave the window unlearnt
 
     def add_arms(
         self, n: int, mean: ArrayLike | None = None, ridge: float | None = None
@@ -139,11 +149,6 @@ class LinearAgent(Agent):
             arms; zero if omitted. A shared model knows what it knows, and takes none.
         ridge : float, optional
             How firmly that is believed, as λ of the prior; that of the agent if omitted.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument does not fit; there are then no new arms.
         """
         n = as_size("n", n)
         if self.shared:
@@ -152,58 +157,26 @@ class LinearAgent(Agent):
                     "mean and ridge are for arms with models of their own: got a shared model"
                 )
         else:
-            new = range(self.n_arms, self.n_arms + n)
-            self.posterior.extend(n)
-            try:
-                worlds = (slice(None) for _ in self._worlds)
-                self.posterior.reset((*worlds, slice(new.start, None)), mean, ridge)
-            except (TypeError, ValueError):
-                self.posterior.drop(new)
-                raise
-        self._resize(self.n_arms + n)
-
-    def remove_arms(self, arms: ArrayLike) -> None:
-        """Take arms out of the assortment; later ones move up, as in the contexts to come.
-
-        Parameters
-        ----------
-        arms : array_like of int, shape (n,)
-            Places of the arms; at least one arm must stay.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a place is no whole number or unknown, or no arm would stay; all arms then stay.
-        """
-        arms = np.unique(as_ids("arms", arms, self.n_arms))
-        if len(arms) == self.n_arms:
-            raise ValueError(f"arms must leave one of {self.n_arms}: got all of them")
-        if not self.shared:
-            self.posterior.drop(arms)
-            self._recent = deque(
-                _without(row, arms, self.n_arms - len(arms)) for row in self._recent
-            )
-        self._resize(self.n_arms - len(arms))
-
-    def _resize(self, n_arms: int) -> None:
-        self.n_arms = n_arms
-        self._shape = (*self._shape[:-1], n_arms)
+            self.posterior.extend(n, mean, ridge)
+        self.n_arms += n
+        self._shape = (*self._shape[:-1], self.n_arms)
         self._alike = None
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Forget as much as is wanted, then learn from the arm played."""
-        x = context.features[at]
-        at = () if self.shared else at
-        # Numbers of another type are converted and checked again: a float32 overflows sooner.
-        checked = x.dtype == self.posterior.dtype
+        x, arm = context.features[at], at[-1]
+        at = self._model(arm)
         weight = 1.0
         if self.link == "logit":
-            reward, weight = self._linearised(x, reward, at)
-        self.posterior.update(x, reward, at, weight, self.discount, checked)
+            reward, weight = self.linearise(x, reward, at)
+        # Numbers of another type are converted and checked again: a float32 overflows sooner.
+        same = x.dtype == self.posterior.dtype
+        learn = self.posterior.learn if same else self.posterior.update
+        learn(x, reward, at, weight, self.discount)
         if self.window is not None:
-            self._slide(at, x, reward, weight)
+            self._slide(arm, x, reward, weight)
 
-    def _linearised(
+    def linearise(
         self, x: NDArray, reward: ArrayLike, at: tuple
     ) -> tuple[NDArray, NDArray]:
         r"""Return a reward on the scale of log-odds, and what it counts.
@@ -224,34 +197,71 @@ class LinearAgent(Agent):
         return log_odds + (reward - clicks) / weight, weight
 
     def _slide(
-        self, at: tuple, x: NDArray, reward: ArrayLike, weight: ArrayLike
+        self, arm: ArrayLike, x: NDArray, reward: ArrayLike, weight: ArrayLike
     ) -> None:
         """Remember the newest row, and take the one that leaves the window out of the posterior."""
-        self._recent.append((at, x.copy(), reward, weight))
-        if len(self._recent) > self.window:
-            at, x, reward, weight = self._recent.popleft()
-            self.posterior.update(x, reward, at, -weight)
+        place = self._n_recent % self.window
+        gone = {name: column[place].copy() for name, column in self._recent.items()}
+        row = {"arm": arm, "x": x, "reward": reward, "weight": weight}
+        for name, column in self._recent.items():
+            column[place] = row[name]
+        self._n_recent += 1
+        if self._n_recent > self.window:
+            model = self._model(gone["arm"])
+            self.posterior.update(gone["x"], gone["reward"], model, -gone["weight"])
+
+    def _model(self, arm: ArrayLike) -> tuple:
+        """Return the index of the model of an arm, in each world."""
+        return () if self.shared else (*self._worlds, arm)
 
     def _features(self, context: Context) -> NDArray:
         """Return the features, checked and of the posterior's type."""
-        features = self._check(context)
-        if features.dtype == self.posterior.dtype:
-            return features
-        return features.astype(self.posterior.dtype)
+        return self._check(context).astype(self.dtype, copy=False)
 
 
-class LinUCBAgent(LinearAgent):
+class _DoubtfulAgent(LinearAgent):
+    """The constructor of linear agents that weigh their uncertainty by `alpha`."""
+
+    def __init__(
+        self,
+        n_arms: int,
+        n_features: int,
+        alpha: float = 1.0,
+        ridge: float = 1.0,
+        n_worlds: int | None = None,
+        *,
+        shared: bool = False,
+        discount: float = 1.0,
+        window: int | None = None,
+        link: str = "identity",
+        seed: Seed | Sequence[Seed] = 0,
+        dtype: DTypeLike = np.float64,
+    ) -> None:
+        super().__init__(
+            n_arms,
+            n_features,
+            ridge,
+            n_worlds,
+            shared=shared,
+            discount=discount,
+            window=window,
+            link=link,
+            seed=seed,
+            dtype=dtype,
+        )
+        self.alpha = as_not_negative("alpha", alpha)
+
+
+class LinUCBAgent(_DoubtfulAgent):
     r"""Show the arm that could be best: predicted reward plus `alpha` times its uncertainty.
 
     .. math::  x^\top \hat\theta_a + \alpha \sqrt{x^\top A_a^{-1} x}
 
     Parameters
     ----------
-    n_arms, n_features : int
-        Numbers K of arms and d of features.
     alpha : float, default 1.0
         Weight of the uncertainty, 0 or more.
-    ridge, n_worlds, shared, discount, window, link, seed, dtype
+    n_arms, n_features, ridge, n_worlds, shared, discount, window, link, seed, dtype
         As for `LinearAgent`.
 
     Examples
@@ -265,27 +275,77 @@ class LinUCBAgent(LinearAgent):
     0
     """
 
-    def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        alpha: float = 1.0,
-        ridge: float = 1.0,
-        n_worlds: int | None = None,
-        **options: object,
-    ) -> None:
-        super().__init__(n_arms, n_features, ridge, n_worlds, **options)
-        self.alpha = as_not_negative("alpha", alpha)
-
     def scores(self, context: Context) -> NDArray:
         """Return the upper confidence bounds, shape (n_arms,) or (W, n_arms)."""
-        prediction, bound = self._predict(context)
-        bound *= self.alpha
-        bound += prediction
-        return bound
+        prediction, width = self.predict_with_width(context)
+        return prediction + self.alpha * width
+
+    def select_many(self, features: ArrayLike) -> NDArray[np.int64]:
+        """Choose an arm for each of many visits, as `select` would, nothing being learnt in between.
+
+        Parameters
+        ----------
+        features : array_like, shape (n, n_arms, d)
+            A row for each visit and arm. The agent must be one of a single world.
+
+        Returns
+        -------
+        ndarray of int, shape (n,)
+        """
+        features = self._visits(features)
+        n = len(features)
+        if self.shared:
+            rows = features.reshape(-1, self.n_features)
+            prediction, width = self.posterior.predict_rows(rows)
+        else:
+            prediction, width = self.posterior.predict_rows(features.swapaxes(0, 1))
+            prediction, width = prediction.T, width.T
+        scores = (prediction + self.alpha * width).reshape(n, self.n_arms)
+        uniforms = np.array([self._uniforms.next() for _ in range(n)])
+        return self._best(scores, uniforms, (np.arange(n),))
+
+    def update_many(
+        self, features: ArrayLike, arms: ArrayLike, rewards: ArrayLike
+    ) -> None:
+        """Learn from many visits at once: what `update` would learn from one after the other, to rounding.
+
+        Parameters
+        ----------
+        features
+            As for `select_many`.
+        arms : array_like of int, shape (n,)
+            What was shown.
+        rewards : array_like, shape (n,)
+            What it earned.
+
+        Raises
+        ------
+        ValueError
+            If the agent forgets or has a logit link, for which the order of the visits counts.
+        """
+        if self.link != "identity" or self.window is not None or self.discount < 1:
+            raise ValueError(
+                f"many visits teach an agent that forgets nothing and has no link: got {self}"
+            )
+        features = self._visits(features)
+        arms = as_ids("arms", arms, self.n_arms, features.shape[:1])
+        rewards = as_array("rewards", rewards, arms.shape)
+        played = features[np.arange(len(arms)), arms]
+        self.posterior.update_many(played, rewards, None if self.shared else arms)
+
+    def _visits(self, features: ArrayLike) -> NDArray:
+        """Return the features of many visits, checked and of the posterior's type."""
+        if self.n_worlds is not None:
+            raise ValueError(
+                f"many visits at once are for an agent of one world: got n_worlds={self.n_worlds}"
+            )
+        n = np.shape(features)[0] if np.ndim(features) else 0
+        shape = (n, self.n_arms, self.n_features)
+        given = as_array("features", features, shape).astype(self.dtype, copy=False)
+        return as_array("features", given)  # float32 overflows sooner
 
 
-class LinTSAgent(LinearAgent):
+class LinTSAgent(_DoubtfulAgent):
     r"""Thompson sampling: draw weights from the posterior, and show the arm they predict best.
 
     .. math::  x^\top \tilde\theta_a, \qquad \tilde\theta_a \sim \mathcal{N}(\hat\theta_a, \alpha^2 A_a^{-1})
@@ -294,11 +354,9 @@ class LinTSAgent(LinearAgent):
 
     Parameters
     ----------
-    n_arms, n_features : int
-        Numbers K of arms and d of features.
     alpha : float, default 1.0
         Standard deviation of the noise in the rewards, 0 or more, which scales the draws.
-    ridge, n_worlds, shared, discount, window, link, seed, dtype
+    n_arms, n_features, ridge, n_worlds, shared, discount, window, link, seed, dtype
         As for `LinearAgent`.
 
     Attributes
@@ -315,29 +373,33 @@ class LinTSAgent(LinearAgent):
 
     n_draws = 100
 
-    def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        alpha: float = 1.0,
-        ridge: float = 1.0,
-        n_worlds: int | None = None,
-        **options: object,
-    ) -> None:
-        super().__init__(n_arms, n_features, ridge, n_worlds, **options)
-        self.alpha = as_not_negative("alpha", alpha)
-
     def scores(self, context: Context) -> NDArray:
         """Return predictions with weights drawn from the posterior, shape (n_arms,) or (W, n_arms)."""
+        return self.draws(context, 1)[0]
+
+    def draws(self, context: Context, n: int) -> NDArray:
+        """Return the scores of n independent draws, shape (n, n_arms) or (n, W, n_arms)."""
         if self.shared:
-            features = self._features(context)
-            rows, spread = self._lookalikes(features)
-            normals = self._dice.normals(self.n_features)
-            return spread(np.matvec(rows, self.posterior.sample(normals, self.alpha)))
-        # Each arm has weights of its own, so that predictions are independent: one number an arm will do.
-        prediction, width = self._predict(context)
-        normals = self._dice.normals(self.n_arms).astype(width.dtype)
+            rows, spread = self._lookalikes(self._features(context))
+            theta = self.posterior.sample(self._normals(n, self.n_features), self.alpha)
+            scores = rows @ np.moveaxis(theta, 0, -1)  # of shape (..., n_rows, n)
+            return np.moveaxis(spread(scores), -1, 0)
+        # Each arm has weights of its own, so that predictions are independent: one number per arm will do.
+        prediction, width = self.predict_with_width(context)
+        normals = self._normals(n, self.n_arms).astype(width.dtype)
         return prediction + self.alpha * width * normals
+
+    def propensities(
+        self, context: Context, allowed: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Return the share of `n_draws` draws that each arm wins: see `Agent.propensities`."""
+        allowed = self._mask(allowed)
+        return self._shares(self.draws(context, self.n_draws), allowed).mean(axis=0)
+
+    def _normals(self, n: int, size: int) -> NDArray[np.float64]:
+        """Return n times `size` standard normal numbers for each world, the axis of worlds in between."""
+        drawn = self._uniforms.normals(n * size)
+        return np.moveaxis(drawn.reshape(*drawn.shape[:-1], n, size), -2, 0)
 
 
 class EpsilonGreedyAgent(LinearAgent):
@@ -345,11 +407,9 @@ class EpsilonGreedyAgent(LinearAgent):
 
     Parameters
     ----------
-    n_arms, n_features : int
-        Numbers K of arms and d of features.
     epsilon : float, default 0.1
         Probability of a random arm, in [0, 1].
-    ridge, n_worlds, shared, discount, window, link, seed, dtype
+    n_arms, n_features, ridge, n_worlds, shared, discount, window, link, seed, dtype
         As for `LinearAgent`.
     """
 
@@ -360,17 +420,34 @@ class EpsilonGreedyAgent(LinearAgent):
         epsilon: float = 0.1,
         ridge: float = 1.0,
         n_worlds: int | None = None,
-        **options: object,
+        *,
+        shared: bool = False,
+        discount: float = 1.0,
+        window: int | None = None,
+        link: str = "identity",
+        seed: Seed | Sequence[Seed] = 0,
+        dtype: DTypeLike = np.float64,
     ) -> None:
-        super().__init__(n_arms, n_features, ridge, n_worlds, **options)
+        super().__init__(
+            n_arms,
+            n_features,
+            ridge,
+            n_worlds,
+            shared=shared,
+            discount=discount,
+            window=window,
+            link=link,
+            seed=seed,
+            dtype=dtype,
+        )
         self.epsilon = as_probability("epsilon", epsilon)
 
     def select(self, context: Context) -> int | NDArray[np.int64]:
         """Choose the best arm, or now and then any."""
-        scores = self.scores(context)
-        explore, which, tie = (self._dice.throw() for _ in range(3))
+        explore, which, tie = (self._uniforms.next() for _ in range(3))
         any_arm = (which * self.n_arms).astype(int)
-        arm = np.where(explore < self.epsilon, any_arm, self._best(scores, tie))
+        best = self._best(self.scores(context), tie)
+        arm = np.where(explore < self.epsilon, any_arm, best)
         return int(arm) if arm.ndim == 0 else arm
 
     def propensities(
@@ -380,11 +457,3 @@ class EpsilonGreedyAgent(LinearAgent):
         best = super().propensities(context, allowed)
         any_arm = self._shares(np.zeros(self._shape), self._mask(allowed))
         return (1 - self.epsilon) * best + self.epsilon * any_arm
-
-
-def _without(row: tuple, arms: NDArray[np.int64], n_arms: int) -> tuple:
-    """Return a row of the window after arms are gone: it moves along with its arm, or counts nothing."""
-    (*worlds, arm), x, reward, weight = row
-    gone = np.isin(arm, arms)
-    arm = np.minimum(arm - np.searchsorted(arms, arm), n_arms - 1)
-    return (*worlds, arm), np.where(gone[..., None], 0, x), reward, weight

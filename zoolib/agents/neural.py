@@ -7,17 +7,19 @@ family adds how arms are scored (`score_rows`) and what an update does beside tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from torch import Tensor, nn
 
-from zoolib._checks import as_one_of, as_positive, as_seeds, as_size
-from zoolib.agents.protocol import Agent, Context
-from zoolib.networks import Generators, descend, seeded
-from zoolib.replay import ReplayBuffer
+from zoolib._support.checks import Seed, as_one_of, as_positive, as_seeds, as_size
+from zoolib.agents.base import Agent, Context
+from zoolib.models.networks import MLP, Generators, descend, seeded
+from zoolib.models.replay import ReplayBuffer
 
 OPTIMISERS = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 
@@ -31,10 +33,10 @@ class NeuralAgent(Agent):
         Numbers K of arms and d of features.
     n_worlds : int, optional
         Number of worlds W played in step, each with a network of its own.
-    make_network : callable
-        Makes the network from seeded generators: see `zoolib.networks.seeded`.
-    train_every : int, default 50
-        Updates between two trainings.
+    hidden : sequence of int, default (64,)
+        Widths of the layers between features and output.
+    train_every : int or None, default 50
+        Updates between two trainings; with None the agent trains only when `train` is called.
     n_batches : int, default 1
         Optimiser steps in a training.
     batch_size : int, default 64
@@ -45,11 +47,11 @@ class NeuralAgent(Agent):
         Of the optimiser.
     optimiser : {"adam", "sgd"}, default "adam"
         Kingma and Ba's Adam, or plain gradient descent.
-    seed : int or sequence of int, default 0
-        Seed of all that is left to chance, initial weights included; with worlds, one number for all
-        or one each.
-    network_seed : int or sequence of int, optional
-        Seed of the initial weights, where that shall be another, whatever `reseed` says.
+    seed : int, SeedSequence or Generator, or a sequence of them, default 0
+        Seed of all that is left to chance, initial weights included; with worlds, one for all or one
+        for each.
+    network_seed : as `seed`, optional
+        Another seed for the initial weights, whatever `reseed` says.
     dtype : float32 or float64, default float32
         Type of the network and of the features it sees.
 
@@ -61,14 +63,11 @@ class NeuralAgent(Agent):
         What was played.
     n_updates : int
         Number of rewards taken in.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not what is described here.
     """
 
     n_updates = 0
+    _guarded = False  # whether somebody will undo what fails
+    _learns = ("_weights", "_moments", "memory", "n_updates")
 
     def __init__(
         self,
@@ -76,18 +75,22 @@ class NeuralAgent(Agent):
         n_features: int,
         n_worlds: int | None = None,
         *,
-        make_network: Callable[[Generators], nn.Module],
-        train_every: int = 50,
+        hidden: Sequence[int] = (64,),
+        train_every: int | None = 50,
         n_batches: int = 1,
         batch_size: int = 64,
         buffer_size: int = 10_000,
         learning_rate: float = 0.01,
         optimiser: str = "adam",
-        seed: int | Sequence[int] = 0,
-        network_seed: int | Sequence[int] | None = None,
+        seed: Seed | Sequence[Seed] = 0,
+        network_seed: Seed | Sequence[Seed] | None = None,
         dtype: DTypeLike = np.float32,
     ) -> None:
-        self.train_every = as_size("train_every", train_every)
+        n_features = as_size("n_features", n_features)
+        self.hidden = tuple(as_size("hidden", width) for width in hidden)
+        self.train_every = None
+        if train_every is not None:
+            self.train_every = as_size("train_every", train_every)
         self.n_batches = as_size("n_batches", n_batches)
         self.batch_size = as_size("batch_size", batch_size)
         self.buffer_size = as_size("buffer_size", buffer_size)
@@ -100,41 +103,53 @@ class NeuralAgent(Agent):
         self.dtype = np.dtype(dtype)
         if self.dtype not in (np.float32, np.float64):
             raise TypeError(f"dtype must be float32 or float64: got {self.dtype}")
-        self._make_network, self._network_seed = make_network, network_seed
-        super().__init__(n_arms, n_worlds, seed, as_size("n_features", n_features))
+        self.network_seed = network_seed
+        if network_seed is not None:
+            self.network_seed = as_seeds("network_seed", network_seed, n_worlds)
+        super().__init__(n_arms, n_worlds, seed, n_features)
 
-    def reseed(self, seed: int | Sequence[int]) -> None:
-        """Give the agent new luck; before the first update, new initial weights too."""
+    def make_network(self, generators: Generators) -> nn.Module:
+        """Return a new network from features to one output, its weights drawn by these generators."""
+        return MLP((self.n_features, *self.hidden, 1), generators)
+
+    def make_memory(self, n_weights: int | None = None) -> ReplayBuffer:
+        """Return an empty memory, for rows with `n_weights` weights."""
+        return ReplayBuffer(
+            self.buffer_size,
+            self.n_features,
+            self.n_worlds,
+            dtype=self.dtype,
+            n_weights=n_weights,
+        )
+
+    def reseed(self, seed: Seed | Sequence[Seed]) -> None:
+        """Begin new random numbers; before the first update, with new initial weights too."""
         super().reseed(seed)
         if self.n_updates == 0:
-            self.begin(seed)
-        self.memory.reseed(seed)
+            self.begin(self.seed)
+        self.memory.reseed(self.seed)
 
-    def begin(self, seed: int | Sequence[int]) -> None:
+    def begin(self, seed: Seed | Sequence[Seed]) -> None:
         """Draw the initial weights, and empty the memory."""
-        wanted = seed if self._network_seed is None else self._network_seed
-        seeds = as_seeds("network_seed", wanted, self.n_worlds)
+        wanted = seed if self.network_seed is None else self.network_seed
+        seeds = as_seeds("seed", wanted, self.n_worlds)
         generators = seeded(seeds[0] if self.n_worlds is None else seeds)
-        kind = getattr(torch, self.dtype.name)
-        self.network = self._make_network(generators).to(kind)
-        make_optimiser = OPTIMISERS[self.optimiser]
-        self._optimiser = make_optimiser(
-            self.network.parameters(), lr=self.learning_rate
-        )
-        self.memory = ReplayBuffer(
-            self.buffer_size, self.n_features, self.n_worlds, dtype=self.dtype
-        )
+        self.network = self.make_network(generators).to(getattr(torch, self.dtype.name))
+        parameters = list(self.network.parameters())
+        self._optimiser = OPTIMISERS[self.optimiser](parameters, lr=self.learning_rate)
+        if self.optimiser == "adam":  # which would begin with these at its first step
+            for p in parameters:
+                self._optimiser.state[p] = {
+                    "step": torch.zeros(()),
+                    "exp_avg": torch.zeros_like(p.data),
+                    "exp_avg_sq": torch.zeros_like(p.data),
+                }
+        self.memory = self.make_memory()
 
     def scores(self, context: Context) -> NDArray:
         """Return upper confidence bounds or sampled rewards, shape (n_arms,) or (W, n_arms)."""
-        features = self._check(context).astype(self.dtype, copy=False)
-        rows, spread = self._lookalikes(features)
-        scores = self.score_rows(rows)
-        if not np.isfinite(scores).all():
-            raise FloatingPointError(
-                "scores must be finite, or the learning rate is too high: got NaN or infinity"
-            )
-        return spread(scores)
+        rows, spread = self._lookalikes(self._rows(context))
+        return spread(finite("scores", self.score_rows(rows)))
 
     def score_rows(self, x: NDArray) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
@@ -143,36 +158,38 @@ class NeuralAgent(Agent):
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Remember the row played, train if it is time, and take the reward in: all of it or nothing."""
         x = context.features[at].astype(self.dtype)
-        trains = (self.n_updates + 1) % self.train_every == 0
-        before = self._state() if trains else None
-        undo = self.memory.add(x, reward)
+        played = self.represent(x)
+        forget = self.remember(x, reward)
+        every = self.train_every
+        due = every is not None and (self.n_updates + 1) % every == 0
+        trains = due and len(self.memory) >= self.batch_size
         try:
-            played = self.represent(x)
-            trains = trains and len(self.memory) >= self.batch_size
-            if trains:
-                self.train()
-            self.absorb(played, reward, trains)
+            with self._undone_on_failure() if trains else nullcontext():
+                if trains:
+                    self.train()
+                self.absorb(played, reward, trains)
         except Exception:
-            undo()
-            if before is not None:
-                self._restore(before)
+            forget()
             raise
         self.n_updates += 1
 
     def train(self) -> None:
-        """Take `n_batches` optimiser steps on rows from the memory.
+        """Take `n_batches` optimiser steps on rows from the memory: all of them or none.
 
         Raises
         ------
+        ValueError
+            If the memory is empty.
         FloatingPointError
             If a loss or a gradient is not finite.
         """
-        # All batches are drawn at once: to draw takes each world a call, however few numbers it wants.
-        drawn = self.memory.sample(self.n_batches * self.batch_size)
-        x, reward = map(torch.from_numpy, drawn)
-        batches = x.split(self.batch_size, dim=-2), reward.split(self.batch_size, -1)
-        for rows, rewards in zip(*batches, strict=True):
-            descend(self._optimiser, self.losses(rows, rewards))
+        if len(self.memory) == 0:
+            raise ValueError("memory must hold rows to train on: got none")
+        with self._undone_on_failure():
+            # All batches are drawn at once: drawing takes one call per world, however few the rows.
+            self._descend(
+                self.memory.sample(self.n_batches * self.batch_size), self.batch_size
+            )
 
     def losses(self, x: Tensor, reward: Tensor) -> Tensor:
         """Return the mean squared error of a batch, shape () or (W,)."""
@@ -181,6 +198,10 @@ class NeuralAgent(Agent):
     def predict(self, x: Tensor) -> Tensor:
         """Predict the rewards of rows (..., n, d) for training; returns shape (..., n)."""
         return self.network(x)[..., 0]
+
+    def remember(self, x: NDArray, reward: ArrayLike) -> Callable[[], None]:
+        """Put the row played into the memory; return what undoes this."""
+        return self.memory.add(x, reward)
 
     def represent(self, x: NDArray) -> NDArray | Tensor:
         """Return what `absorb` needs of the row played, by the weights that chose it; here the row."""
@@ -191,20 +212,61 @@ class NeuralAgent(Agent):
     ) -> None:
         """Do what an update does beside training, and after it: all of it or nothing."""
 
-    def _state(self) -> tuple:
-        """Copy what training changes."""
-        weights = [p.detach().clone() for p in self.network.parameters()]
-        # The optimiser's moments, tensor by tensor: copy.deepcopy takes half as long as the training.
-        moments = {
-            p: {name: value.clone() for name, value in of_p.items()}
-            for p, of_p in self._optimiser.state.items()
-        }
-        return weights, moments
+    def _rows(self, context: Context) -> NDArray:
+        """Return the features, checked and of the network's type."""
+        return self._check(context).astype(self.dtype, copy=False)
 
-    @torch.no_grad()
-    def _restore(self, state: tuple) -> None:
-        weights, moments = state
-        for parameter, weight in zip(self.network.parameters(), weights, strict=True):
-            parameter.copy_(weight)
-        self._optimiser.state.clear()
-        self._optimiser.state.update(moments)
+    def _descend(self, columns: Sequence[NDArray], batch_size: int) -> None:
+        """Take an optimiser step on each batch of a table's rows."""
+        axis = len(self._worlds)
+        parts = [torch.from_numpy(c).split(batch_size, dim=axis) for c in columns]
+        for batch in zip(*parts, strict=True):
+            descend(self._optimiser, self.losses(*batch))
+
+    @contextmanager
+    def _undone_on_failure(self) -> Iterator[None]:
+        """Put weights and moments back if what is done inside fails; the outermost of several does it."""
+        if self._guarded:
+            yield
+            return
+        self._guarded, before = True, copy.deepcopy((self._weights, self._moments))
+        try:
+            yield
+        except Exception:
+            weights, moments = before
+            for name, weight in self._weights.items():
+                weight[...] = weights[name]
+                for key, moment in self._moments[name].items():
+                    moment[...] = moments[name][key]
+            raise
+        finally:
+            self._guarded = False
+
+    @property
+    def _weights(self) -> dict[str, NDArray]:
+        """The network's weights, by parameter; the arrays share their memory."""
+        return {name: p.data.numpy() for name, p in self.network.named_parameters()}
+
+    @property
+    def _moments(self) -> dict[str, dict[str, NDArray]]:
+        """What the optimiser keeps, by parameter; the arrays share its memory."""
+        kept = self._optimiser.state
+        return {
+            name: {key: moment.numpy() for key, moment in kept.get(p, {}).items()}
+            for name, p in self.network.named_parameters()
+        }
+
+
+def finite(name: str, numbers: NDArray) -> NDArray:
+    """Return what a network has computed, if those are numbers.
+
+    Raises
+    ------
+    FloatingPointError
+        If one is NaN or infinite.
+    """
+    if not np.isfinite(numbers).all():
+        raise FloatingPointError(
+            f"{name} must be finite, or the learning rate is too high: got NaN or infinity"
+        )
+    return numbers

@@ -9,17 +9,23 @@ Chapter 3, "Only the last layer".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from torch import Tensor, nn
 
-from zoolib._checks import as_not_negative, as_one_of, as_rate, as_size
-from zoolib.agents.neural import NeuralAgent
-from zoolib.networks import MLP, Generators
-from zoolib.posterior import RidgePosterior
+from zoolib._support.checks import (
+    Seed,
+    as_not_negative,
+    as_one_of,
+    as_rate,
+    as_size,
+)
+from zoolib.agents.base import Context
+from zoolib.agents.neural import NeuralAgent, finite
+from zoolib.models.networks import MLP, Generators
+from zoolib.models.posterior import RidgePosterior
 
 
 class EmbeddingWithHead(nn.Module):
@@ -46,19 +52,17 @@ class EmbeddingWithHead(nn.Module):
 class NeuralLinearAgent(NeuralAgent):
     r"""Score arms by a ridge posterior over embeddings that a network learns.
 
-    The options are independent of one another.
+    `update` learns from a reward at once, `train` from the memory and `fit` from a table, in batches.
 
     Parameters
     ----------
-    n_arms, n_features : int
-        Numbers K of arms and d of features.
+    n_arms, n_features, n_worlds
+        As for `NeuralAgent`.
     alpha : float, default 0.3
         Weight of the uncertainty, 0 or more; with ``policy="thompson"`` the standard deviation of
         the noise in the draws.
     ridge : float, default 1.0
         :math:`\lambda > 0`, weight of the prior.
-    n_worlds : int, optional
-        Number of worlds W played in step.
     embedding_dim : int, default 32
         Length of an embedding.
     hidden : sequence of int, default (64,)
@@ -70,15 +74,15 @@ class NeuralLinearAgent(NeuralAgent):
         Append the features to the embedding, so that the posterior's uncertainty is never less than
         that of a linear model of the features.
     rebuild : bool, default False
-        After each training, compute A and b afresh with the new network. Else they keep embeddings
-        that the network no longer makes.
+        After each training, compute A and b afresh with the new network. Otherwise they keep
+        embeddings that the network no longer makes.
     window : int, optional
         Rebuild from the newest `window` rows; all that the memory holds, if omitted.
     discount : float, default 1.0
-        What A and b are multiplied by before each reward; in a rebuild, an old row counts as little.
+        What A and b are multiplied by before each reward; a rebuild weighs old rows as little.
     policy : {"ucb", "thompson"}, default "ucb"
-        Add the uncertainty to the prediction, or draw one :math:`\theta` a visit from the posterior.
-    **options
+        Add the uncertainty to the prediction, or draw one :math:`\theta` per visit from the posterior.
+    train_every, n_batches, batch_size, buffer_size, learning_rate, optimiser, seed, network_seed, dtype
         As for `NeuralAgent`.
 
     Attributes
@@ -88,17 +92,14 @@ class NeuralLinearAgent(NeuralAgent):
     posterior : RidgePosterior
         In double precision; with worlds, leading axis (W,).
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not what is described here.
-
     Examples
     --------
     >>> agent = NeuralLinearAgent(n_arms=50, n_features=9, rebuild=True, window=2000, joined=True)
     >>> agent.posterior.A.shape
     (41, 41)
     """
+
+    _learns = ("posterior",)
 
     def __init__(
         self,
@@ -116,51 +117,159 @@ class NeuralLinearAgent(NeuralAgent):
         window: int | None = None,
         discount: float = 1.0,
         policy: str = "ucb",
-        **options: object,
+        train_every: int | None = 50,
+        n_batches: int = 1,
+        batch_size: int = 64,
+        buffer_size: int = 10_000,
+        learning_rate: float = 0.01,
+        optimiser: str = "adam",
+        seed: Seed | Sequence[Seed] = 0,
+        network_seed: Seed | Sequence[Seed] | None = None,
+        dtype: DTypeLike = np.float32,
     ) -> None:
         self.alpha = as_not_negative("alpha", alpha)
         self.embedding_dim = as_size("embedding_dim", embedding_dim)
         self.head = as_one_of("head", head, ("explicit", "posterior"))
-        self.policy = as_one_of("policy", policy, ("ucb", "thompson"))
-        self.n_draws = 100 if self.policy == "thompson" else 1
         self.joined, self.rebuild = bool(joined), bool(rebuild)
         self.discount = as_rate("discount", discount)
-        n_features = as_size("n_features", n_features)
-        hidden = [as_size("hidden", size) for size in hidden]
-        sizes = [n_features, *hidden, self.embedding_dim]
-        width = self.embedding_dim + (n_features if self.joined else 0)
-        shape = () if n_worlds is None else (as_size("n_worlds", n_worlds),)
-        self.posterior = RidgePosterior(width, ridge, shape)
-        make_network = partial(EmbeddingWithHead, sizes)
+        self.policy = as_one_of("policy", policy, ("ucb", "thompson"))
+        self.n_draws = 100 if self.policy == "thompson" else 1
         super().__init__(
-            n_arms, n_features, n_worlds, make_network=make_network, **options
+            n_arms,
+            n_features,
+            n_worlds,
+            hidden=hidden,
+            train_every=train_every,
+            n_batches=n_batches,
+            batch_size=batch_size,
+            buffer_size=buffer_size,
+            learning_rate=learning_rate,
+            optimiser=optimiser,
+            seed=seed,
+            network_seed=network_seed,
+            dtype=dtype,
         )
-        self.window = self.buffer_size if window is None else as_size("window", window)
-        if self.window > self.buffer_size or not (self.rebuild or window is None):
+        self.window = window if window is None else as_size("window", window)
+        if window is not None and not (self.rebuild and window <= self.buffer_size):
             raise ValueError(
                 f"window must go with rebuild=True and be at most buffer_size={self.buffer_size}: "
                 f"got window={window}, rebuild={rebuild}"
             )
+        width = self.embedding_dim + (self.n_features if self.joined else 0)
+        self.posterior = RidgePosterior(width, ridge, self._shape[:-1])
+        self.ridge = self.posterior.ridge
+
+    def make_network(self, generators: Generators) -> EmbeddingWithHead:
+        """Return a new network, its weights drawn by these generators."""
+        sizes = (self.n_features, *self.hidden, self.embedding_dim)
+        return EmbeddingWithHead(sizes, generators)
 
     def embed(self, x: NDArray) -> NDArray:
         """Map rows (..., n, d) to what the posterior sees, (..., n, embedding_dim) or with d more columns."""
-        with np.errstate(over="ignore", invalid="ignore"):  # the result tells
-            z = self.network.body.evaluate(x)
-        if not np.isfinite(z).all():
-            raise FloatingPointError(
-                "embeddings must be finite, or the learning rate is too high: got NaN or infinity"
-            )
+        z = finite("embeddings", self.network.body.evaluate(x))
         return np.concatenate((z, x), axis=-1) if self.joined else z
 
     def score_rows(self, x: NDArray) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
         z = self.embed(x)
         if self.policy == "thompson":
-            normals = self._dice.normals(self.posterior.n_features)
-            theta = self.posterior.sample(normals, self.alpha)
-            return np.matvec(z, theta)
+            return self._draws(z, 1)[0]
         prediction, width = self.posterior.predict_rows(z)
         return prediction + self.alpha * width
+
+    def _draws(self, z: NDArray, n_draws: int) -> NDArray:
+        """Predict embedded rows by independent draws of the weights, shape (n_draws, ..., n)."""
+        d = self.posterior.n_features
+        normals = self._uniforms.normals(n_draws * d)
+        normals = normals.reshape(*self._shape[:-1], n_draws, d)
+        theta = self.posterior.sample(np.moveaxis(normals, -2, 0), self.alpha)
+        return np.matvec(z, theta)
+
+    def propensities(
+        self, context: Context, allowed: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Return how probable `select` is to choose each arm: see `Agent.propensities`.
+
+        With ``policy="thompson"`` it is the share of `n_draws` draws whose best arm it is.
+        """
+        if self.policy == "ucb":
+            return super().propensities(context, allowed)
+        allowed = self._mask(allowed)
+        rows, spread = self._lookalikes(self._rows(context))
+        scores = finite("scores", self._draws(self.embed(rows), self.n_draws))
+        scores = np.moveaxis(spread(np.moveaxis(scores, 0, -1)), -1, 0)
+        return self._shares(scores, allowed).mean(axis=0)
+
+    def train(self) -> None:
+        """See `NeuralAgent.train`; with ``rebuild=True`` also rebuild the posterior from the newest rows."""
+        with self._undone_on_failure():
+            super().train()
+            if self.rebuild:
+                newest = self.memory.newest(self.window or self.buffer_size)
+                self._rebuild(*newest)
+
+    def fit(
+        self,
+        x: ArrayLike,
+        reward: ArrayLike,
+        epochs: int = 10,
+        batch_size: int | None = None,
+    ) -> None:
+        """Train on a table of rows, all of them in each epoch, then rebuild the posterior from it.
+
+        All of it or nothing is done; the memory stays as it is. The agent's seed decides the order of
+        the rows.
+
+        Parameters
+        ----------
+        x : array_like, shape (n, d) or (W, n, d)
+            Features of the arms that were shown, the newest last.
+        reward : array_like, shape (n,) or (W, n)
+            What they earned.
+        epochs : int, default 10
+            Passes over the rows, each in a new order.
+        batch_size : int, optional
+            Rows in an optimiser step; the agent's `batch_size` if omitted.
+
+        Raises
+        ------
+        FloatingPointError
+            If a loss, a gradient or an embedding is not finite.
+        """
+        epochs = as_size("epochs", epochs)
+        size = self.batch_size if batch_size is None else batch_size
+        size = as_size("batch_size", size)
+        x, reward = self._table(x, reward)
+        columns, n = (x, reward.astype(self.dtype)), x.shape[-2]
+        generators = [np.random.default_rng(one) for one in self._seeds]
+        with self._undone_on_failure():
+            for _ in range(epochs):
+                order = np.array([g.permutation(n) for g in generators])
+                at = (self._worlds[0][:, None], order) if self._worlds else order[0]
+                self._descend([column[at] for column in columns], size)
+            self._rebuild(x, reward)
+        self.n_updates += n
+
+    def _rebuild(self, x: NDArray, reward: NDArray) -> None:
+        """Compute A and b from the prior and rows; row j from the end counts discount**j."""
+        age = np.arange(x.shape[-2])[::-1]
+        self.posterior.rebuild(self.embed(x), reward, self.discount**age)
+
+    def _table(
+        self, x: ArrayLike, reward: ArrayLike
+    ) -> tuple[NDArray, NDArray[np.float64]]:
+        """Return rows and rewards as arrays, if they fit this agent."""
+        x, reward = np.asarray(x, self.dtype), np.asarray(reward, np.float64)
+        n, worlds = x.shape[-2] if x.ndim > 1 else 0, self._shape[:-1]
+        wanted = (*worlds, n, self.n_features), (*worlds, n)
+        if n == 0 or (x.shape, reward.shape) != wanted:
+            raise ValueError(
+                f"x and reward must have shapes {(*worlds, 'n', self.n_features)} and {(*worlds, 'n')}, "
+                f"n at least 1: got {x.shape} and {reward.shape}"
+            )
+        if not (np.isfinite(x).all() and np.isfinite(reward).all()):
+            raise ValueError("x and reward must be finite: got NaN or infinity")
+        return x, reward
 
     def predict(self, x: Tensor) -> Tensor:
         """Predict the rewards of rows (..., n, d) for training; returns shape (..., n)."""
@@ -177,11 +286,7 @@ class NeuralLinearAgent(NeuralAgent):
         return self.embed(x[..., None, :])[..., 0, :]
 
     def absorb(self, played: NDArray, reward: ArrayLike, trained: bool) -> None:
-        """Add the embedding to A and b, or rebuild them with the network just trained."""
-        if trained and self.rebuild:
-            rows, rewards = self.memory.newest(self.window)
-            age = np.arange(rows.shape[-2])[::-1]
-            self.posterior.rebuild(self.embed(rows), rewards, self.discount**age)
-        else:
+        """Add the embedding to A and b, unless they were just rebuilt with the new row among the others."""
+        if not (trained and self.rebuild):
             z = played.astype(self.posterior.dtype)
-            self.posterior.update(z, reward, discount=self.discount, checked=True)
+            self.posterior.learn(z, reward, discount=self.discount)

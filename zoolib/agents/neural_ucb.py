@@ -10,18 +10,23 @@ gradient for a feature".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from zoolib._checks import as_not_negative, as_one_of, as_positive, as_size
+from zoolib._support.checks import (
+    Seed,
+    as_not_negative,
+    as_one_of,
+    as_positive,
+    as_size,
+)
 from zoolib.agents.neural import NeuralAgent
-from zoolib.networks import MLP
+from zoolib.models.networks import MLP
 
 
 def flat(parameters: Iterable[Tensor]) -> Tensor:
@@ -113,12 +118,15 @@ class RecomputedInverse:
     ----------
     A : Tensor, shape (..., p, p)
         In double precision: an inverse magnifies what rounding did to its matrix.
+    kept : Tensor
+        All that was learnt: A, or what the other classes keep instead.
     """
 
     def __init__(
         self, p: int, ridge: float, shape: tuple[int, ...], dtype: torch.dtype
     ) -> None:
-        self.A, self.dtype = _diagonal(ridge, p, shape, torch.float64), dtype
+        self.A = self.kept = _diagonal(ridge, p, shape, torch.float64)
+        self.dtype = dtype
 
     @staticmethod
     def bytes_for(p: int, itemsize: int) -> int:
@@ -153,15 +161,15 @@ class UpdatedInverse:
     def __init__(
         self, p: int, ridge: float, shape: tuple[int, ...], dtype: torch.dtype
     ) -> None:
-        self.A_inv = _diagonal(1 / ridge, p, shape, dtype)
+        self.A_inv = self.kept = _diagonal(1 / ridge, p, shape, dtype)
 
     @staticmethod
     def bytes_for(p: int, itemsize: int) -> int:
-        """Return the bytes of A⁻¹."""
+        """See `RecomputedInverse.bytes_for`."""
         return p * p * itemsize
 
     def squares(self, jacobians: Iterable[Tensor]) -> Tensor:
-        """Return g A⁻¹ gᵀ for the rows g of each (..., n, p), one after the other; shape (..., rows)."""
+        """See `RecomputedInverse.squares`."""
         return torch.cat([_squares(J, self.A_inv) for J in jacobians], dim=-1)
 
     def learn(self, g: Tensor) -> None:
@@ -174,7 +182,7 @@ class UpdatedInverse:
 
 
 class DiagonalInverse:
-    """Keep the diagonal of A alone, as if gradients' entries had nothing to do with each other.
+    """Keep only the diagonal of A, as if the entries of a gradient had nothing to do with each other.
 
     The approximation of the authors' code (github.com/uclaml/NeuralUCB, learner_diag.py). Parameters
     are those of `RecomputedInverse`.
@@ -188,11 +196,11 @@ class DiagonalInverse:
     def __init__(
         self, p: int, ridge: float, shape: tuple[int, ...], dtype: torch.dtype
     ) -> None:
-        self.diagonal = torch.full((*shape, 1, p), ridge, dtype=dtype)
+        self.diagonal = self.kept = torch.full((*shape, 1, p), ridge, dtype=dtype)
 
     @staticmethod
     def bytes_for(p: int, itemsize: int) -> int:
-        """Return the bytes of the diagonal."""
+        """See `RecomputedInverse.bytes_for`."""
         return p * itemsize
 
     def squares(self, jacobians: Iterable[Tensor]) -> Tensor:
@@ -229,7 +237,7 @@ def _squares(jacobian: Tensor, A_inv: Tensor) -> Tensor:
 
 
 def _check(square: Tensor) -> Tensor:
-    """Refuse squares that are none."""
+    """Raise if squared widths are negative or not finite; else return them."""
     low, high = square.aminmax()  # NaN if an entry is
     if not 0 <= low.item() <= high.item() < float("inf"):
         raise FloatingPointError(
@@ -242,40 +250,31 @@ def _check(square: Tensor) -> Tensor:
 class NeuralUCBAgent(NeuralAgent):
     r"""Score arms by a network's prediction and the uncertainty of all its weights.
 
-    What this form leaves out of the paper's Algorithm 1: a start at which f is 0 for every row (half
-    of the units repeat the other half, and the output subtracts them); training on all that was
-    played, here batches of it; the pull of the weights to their start, unless `pull` says so; the
-    factor :math:`\sqrt m`, unless `scaled` does; and a :math:`\gamma_t`, here `alpha`, that grows
-    with the determinant of A by constants that nobody knows.
+    This form leaves out several parts of the paper's Algorithm 1: a start at which f is 0 for every row
+    (half of the units repeat the other half, and the output subtracts them); training on all that was
+    played, here batches of it; the pull of the weights to their start; the factor :math:`\sqrt m`; and
+    a :math:`\gamma_t`, here `alpha`, that grows with the determinant of A by constants that nobody knows.
 
     Parameters
     ----------
-    n_arms, n_features : int
-        Numbers K of arms and d of features.
+    n_arms, n_features, n_worlds
+        As for `NeuralAgent`.
     alpha : float, default 0.1
         Weight of the uncertainty, 0 or more; the paper's :math:`\gamma`.
     ridge : float, default 1.0
         :math:`\lambda > 0`, weight of the prior. In float32 rounding errors grow as it shrinks.
-    n_worlds : int, optional
-        Number of worlds W played in step.
     hidden : sequence of int, default (64,)
         Widths of the layers between features and output.
     jacobian : {"closed", "vmap", "backward"}, default "closed"
-        How gradients are computed: by matrix products, by mapping over rows, by a backward pass a
+        How gradients are computed: by matrix products, by mapping over rows, or by one backward pass per
         row. The numbers are the same.
     inverse : {"updated", "recomputed", "diagonal"}, default "updated"
         What is kept of A: see `UpdatedInverse`, `RecomputedInverse`, `DiagonalInverse`. The first two
         give the same numbers, the third an approximation.
-    scaled : bool, default False
-        Predict :math:`\sqrt m` times the network's output, m the last hidden width, and divide
-        gradients by :math:`\sqrt m`, as the paper does. In :math:`g / \sqrt m` the factor cancels.
-    pull : float, default 0.0
-        Weight of :math:`\|\theta - \theta_0\|^2` beside the mean squared error of a batch. The
-        paper's is :math:`m \lambda / t` after t rewards.
     memory_limit : int, default 2 GiB
-        Bytes that A may take, and beside it the gradients of a decision, which are computed in
-        chunks if there are more.
-    **options
+        Bytes that A may take, and with it the gradients of a decision, which are computed in chunks if
+        there are more.
+    train_every, n_batches, batch_size, buffer_size, learning_rate, optimiser, seed, network_seed, dtype
         As for `NeuralAgent`.
 
     Attributes
@@ -287,8 +286,6 @@ class NeuralUCBAgent(NeuralAgent):
 
     Raises
     ------
-    TypeError, ValueError
-        If an argument is not what is described here.
     MemoryError
         If A would take more than `memory_limit`.
 
@@ -301,6 +298,8 @@ class NeuralUCBAgent(NeuralAgent):
     torch.Size([705, 705])
     """
 
+    _learns = ("_uncertainty",)
+
     def __init__(
         self,
         n_arms: int,
@@ -312,27 +311,45 @@ class NeuralUCBAgent(NeuralAgent):
         hidden: Sequence[int] = (64,),
         jacobian: str = "closed",
         inverse: str = "updated",
-        scaled: bool = False,
-        pull: float = 0.0,
         memory_limit: int = 2 * 1024**3,
-        **options: object,
+        train_every: int | None = 50,
+        n_batches: int = 1,
+        batch_size: int = 64,
+        buffer_size: int = 10_000,
+        learning_rate: float = 0.01,
+        optimiser: str = "adam",
+        seed: Seed | Sequence[Seed] = 0,
+        network_seed: Seed | Sequence[Seed] | None = None,
+        dtype: DTypeLike = np.float32,
     ) -> None:
         self.alpha = as_not_negative("alpha", alpha)
         self.ridge = as_positive("ridge", ridge)
-        self.hidden = tuple(as_size("hidden", width) for width in hidden)
         self.jacobian = as_one_of("jacobian", jacobian, JACOBIANS)
         self.inverse = as_one_of("inverse", inverse, INVERSES)
-        self.pull = as_not_negative("pull", pull)
         self.memory_limit = as_size("memory_limit", memory_limit)
-        sizes = (as_size("n_features", n_features), *self.hidden, 1)
-        self.scale = sizes[-2] ** 0.5 if scaled else 1.0
-        self.n_parameters = sum((n_in + 1) * n_out for n_in, n_out in pairwise(sizes))
-        make_network = partial(MLP, sizes)
         super().__init__(
-            n_arms, n_features, n_worlds, make_network=make_network, **options
+            n_arms,
+            n_features,
+            n_worlds,
+            hidden=hidden,
+            train_every=train_every,
+            n_batches=n_batches,
+            batch_size=batch_size,
+            buffer_size=buffer_size,
+            learning_rate=learning_rate,
+            optimiser=optimiser,
+            seed=seed,
+            network_seed=network_seed,
+            dtype=dtype,
         )
 
-    def begin(self, seed: int | Sequence[int]) -> None:
+    @property
+    def n_parameters(self) -> int:
+        """p, the number of weights and biases of the network."""
+        sizes = pairwise((self.n_features, *self.hidden, 1))
+        return sum((n_in + 1) * n_out for n_in, n_out in sizes)
+
+    def begin(self, seed: Seed | Sequence[Seed]) -> None:
         """Draw the initial weights, and forget what was played."""
         make_uncertainty, p = INVERSES[self.inverse], self.n_parameters
         n_worlds, itemsize = self.n_worlds or 1, self.dtype.itemsize
@@ -346,14 +363,13 @@ class NeuralUCBAgent(NeuralAgent):
         # Gradients are held up to three times: in parts, whole, and multiplied by A⁻¹.
         self._rows_at_once = max(1, self.memory_limit // (3 * n_worlds * p * itemsize))
         super().begin(seed)
-        self._start = flat(self.network.parameters()).detach()
         shape, kind = self._shape[:-1], getattr(torch, self.dtype.name)
         self.uncertainty = make_uncertainty(p, self.ridge, shape, kind)
 
     def jacobian_of(self, x: ArrayLike) -> NDArray:
         """Return gradients at rows (n, d) or (W, n, d); shape (n, p) or (W, n, p).
 
-        Of the network's output with respect to ``network.parameters()``, in their order.
+        They are those of the network's output with respect to ``network.parameters()``, in their order.
         """
         rows = torch.from_numpy(np.array(x, self.dtype))
         return JACOBIANS[self.jacobian](self.network, rows).numpy()
@@ -364,22 +380,10 @@ class NeuralUCBAgent(NeuralAgent):
         rows = torch.from_numpy(x)
         jacobian = JACOBIANS[self.jacobian]
         chunks = rows.split(self._rows_at_once, dim=-2)
-        # A generator: gradients exist a chunk at a time, not all at once.
+        # A generator: only one chunk of gradients exists at a time.
         squares = self.uncertainty.squares(jacobian(self.network, c) for c in chunks)
         widths = _check(squares).sqrt()
         return (self.predict(rows) + self.alpha * widths).numpy()
-
-    def predict(self, x: Tensor) -> Tensor:
-        """Predict the rewards of rows (..., n, d); returns shape (..., n)."""
-        return self.scale * super().predict(x)
-
-    def losses(self, x: Tensor, reward: Tensor) -> Tensor:
-        """Return the mean squared error of a batch and the pull to the initial weights, shape () or (W,)."""
-        losses = super().losses(x, reward)
-        if self.pull:
-            moved = flat(self.network.parameters()) - self._start
-            losses = losses + self.pull * moved.square().sum(dim=-1)
-        return losses
 
     def represent(self, x: NDArray) -> Tensor:
         """Return the gradients (..., p) of the rows played, by the weights that chose them."""
@@ -389,3 +393,8 @@ class NeuralUCBAgent(NeuralAgent):
     def absorb(self, played: Tensor, reward: ArrayLike, trained: bool) -> None:
         """Add the gradients of the rows played to A."""
         self.uncertainty.learn(played)
+
+    @property
+    def _uncertainty(self) -> NDArray:
+        """What is kept of A; the array shares its memory."""
+        return self.uncertainty.kept.numpy()

@@ -4,31 +4,36 @@
 module             what lives there
 ================== ====================================================================
 `loop`             `BanditService`: decisions, rewards, snapshots
-`store`            the database: schema, transactions, all SQL
-`model`            a version in memory: frozen network, linear Thompson head
-`recovery`         a version from its snapshot and the log
-`training`         retraining, complete rebuild, off-policy validation
+`store`            the database: schema, event log, registry; all SQL
+`model`            a version in memory: an agent, and its way from and to the disk
+`training`         retraining and off-policy validation
 `rollout`          the registry's states, shares of users, the guardrail
 `health`           the breaker and the fallback
 `watching`         monitors on the log
-`context`          pseudonyms, and the cache of features
-`settings`         all numbers that can be turned
+`context`          pseudonyms, and the cache of contexts
+`settings`         all numbers that can be set
 ================== ====================================================================
+
+Arguments that do not fit raise TypeError or ValueError, which name the argument, what came and what was
+wanted; nothing has changed then.
 """
 
 from zoolib.service.health import Health
 from zoolib.service.loop import BanditService, Decision
-from zoolib.service.recovery import Recovery
+from zoolib.service.model import Recovery, neural_linear
 from zoolib.service.rollout import STAGES, PromotionRefusedError, Review
 from zoolib.service.settings import Settings
-from zoolib.service.store import (
+from zoolib.service.store.events import (
     DuplicateRewardError,
     RewardRejectedError,
+    UnknownEventError,
+)
+from zoolib.service.store.schema import (
     StoreCorruptError,
     StoreError,
     StoreFullError,
     StoreLockedError,
-    UnknownEventError,
+    StoreOutdatedError,
 )
 from zoolib.service.training import Training
 from zoolib.service.watching import Watch
@@ -48,7 +53,9 @@ __all__ = [
     "StoreError",
     "StoreFullError",
     "StoreLockedError",
+    "StoreOutdatedError",
     "Training",
     "UnknownEventError",
     "Watch",
+    "neural_linear",
 ]

@@ -7,6 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from zoolib.agents.policies import greedy, with_floor
+from zoolib.service.store.registry import Store
+
+FALLBACK = "fallback: epsilon-greedy"
+FALLBACK_FLOOR = 0.1  # share of its choices that are uniform
+
 
 @dataclass(frozen=True)
 class Health:
@@ -14,34 +20,23 @@ class Health:
 
     Attributes
     ----------
-    ok : bool
-        Whether every version that should serve does.
     problems : dict of str
-        The last trouble of each part that has one.
-    latency : dict of float
-        The 99th percentile of the last calls, in milliseconds.
+        The last trouble of each part that has one; empty if all is well.
     counters : dict of int
         What was counted since the database was made: rejections, steps backwards of the clock.
     alerts : tuple of str
         What the monitors reported last.
     """
 
-    ok: bool
     problems: dict[str, str]
-    latency: dict[str, float]
     counters: dict[str, int]
     alerts: tuple[str, ...]
 
 
 class Breaker:
-    """Counts a model's failures in a row, and leaves it alone from `patience` of them to the next check.
+    """Counts a model's failures in a row; from `patience` of them on, the model rests until the next check.
 
-    Parameters
-    ----------
-    patience : int
-        Failures in a row that open it.
-    pause : float
-        Seconds between two health checks.
+    Checks are `pause` seconds apart, whether the model serves or rests.
     """
 
     def __init__(self, patience: int, pause: float) -> None:
@@ -60,52 +55,29 @@ class Breaker:
         self.failures, self.open = 0, bool(reason)
         self.reason, self._checked = reason, now
 
-    def failed(self, reason: str, now: float) -> None:
-        """Take in a failure."""
-        self.failures, self.reason = self.failures + 1, reason
+    def tried(self, reason: str, now: float) -> None:
+        """Take in an attempt to serve: a success if there is no reason why not."""
+        self.failures = self.failures + 1 if reason else 0
+        self.reason = reason
         if self.failures >= self.patience and not self.open:
             self.open, self._checked = True, now
 
-    def succeeded(self) -> None:
-        """Take in a success."""
-        self.failures, self.reason = 0, ""
-
 
 class Fallback:
-    """A choice that needs no model and no features: at random, or mostly the most clicked products.
+    """A choice that needs no model and no features: mostly the products with the best click rate.
 
-    Parameters
-    ----------
-    kind : {"epsilon-greedy", "random"}
-        Which of the two.
-    floor : float
-        Share of uniform choices.
-    visits, rewards : ndarray, shape (K,)
-        What the log knows of each arm.
-    seq : int
-        Sequence number of the last reward among them.
+    What is new in the store's log is counted before each choice.
     """
 
-    def __init__(
-        self,
-        kind: str,
-        floor: float,
-        seq: int,
-        visits: NDArray[np.float64],
-        rewards: NDArray[np.float64],
-    ) -> None:
-        self.name = f"fallback: {kind}"
-        self.floor = 1.0 if kind == "random" else floor
-        self.seq, self.visits, self.rewards = seq, visits, rewards
+    def __init__(self, store: Store) -> None:
+        self.store, self.seq = store, 0
+        self.visits, self.rewards = np.zeros((2, store.n_arms))
 
     def probabilities(self) -> NDArray[np.float64]:
         """Return the probabilities to draw an arm with, shape (K,)."""
+        for arm, n, total, last in self.store.arm_totals(after=self.seq):
+            self.visits[arm] += n
+            self.rewards[arm] += total
+            self.seq = max(self.seq, last)
         rates = self.rewards / np.maximum(self.visits, 1)
-        best = rates == rates.max()
-        return (1 - self.floor) * best / best.sum() + self.floor / len(best)
-
-    def learn(self, seq: int, x: NDArray[np.float32], arm: int, reward: float) -> None:
-        """Count the reward of an arm."""
-        self.visits[arm] += 1
-        self.rewards[arm] += reward
-        self.seq = seq
+        return with_floor(greedy(rates), FALLBACK_FLOOR)

@@ -1,39 +1,48 @@
 """The loop: serve, log, learn, and come back after a crash as if nothing had happened.
 
-One process serves and learns; others may train, review or forget in the same file. The order of a
-reward's way is the whole trick: first on disk, then acknowledged and learnt. The heads learn by reading
-the log from where they are, the same way at work and after a crash, so memory cannot know more or
-anything else than the disk.
+One process serves and learns; others may train, review or forget in the same file. What matters is the
+order in which a reward travels: first to the disk, then it is acknowledged and learnt. Agents learn by
+reading the log from where they are, the same way at work and after a crash, so memory never holds
+anything that the disk does not.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._checks import as_finite, as_probability, as_size
-from zoolib.choice import draw
+from zoolib._support.checks import as_finite, as_probability, as_size
+from zoolib.agents.base import Agent, Context
+from zoolib.agents.policies import draw
 from zoolib.monitoring import Alert
-from zoolib.service.context import Arms, FeatureCache, Pseudonyms
-from zoolib.service.health import Breaker, Fallback, Health
-from zoolib.service.model import FrozenNetwork, Head, Model, choice_probabilities
-from zoolib.service.recovery import Recovery, recover
+from zoolib.service.context import ContextCache, Pseudonyms
+from zoolib.service.health import FALLBACK, Breaker, Fallback, Health
+from zoolib.service.model import (
+    MakeAgent,
+    Model,
+    Recovery,
+    choice_probabilities,
+    neural_linear,
+    recover,
+)
 from zoolib.service.rollout import Review, Rollout
 from zoolib.service.settings import Settings
-from zoolib.service.store import Store, StoreError
-from zoolib.service.training import Training, retrain
+from zoolib.service.store.registry import Store
+from zoolib.service.store.schema import StoreError
+from zoolib.service.training import Training, register, train
 from zoolib.service.watching import Watch
 
-# What a broken version may do; anything else is a mistake of the caller, or of this program.
+# What a broken version may raise; anything else is a mistake of the caller, or of this program.
 FAILURES = (StoreError, ValueError, FloatingPointError, np.linalg.LinAlgError)
-TIMED = ("network", "selection", "decision", "update", "acknowledgement")
-LUCK = 901  # the number of the stream that choices are drawn from
+TIMED = ("scores", "selection", "decision", "update", "acknowledgement")
+STREAM = 901  # the number of the stream that choices are drawn from
 TIMINGS_KEPT = 10_000
 ALERTS_KEPT = 100
 
@@ -61,34 +70,33 @@ class Decision:
 
 
 class BanditService:
-    """A neural-linear Thompson sampler that serves, learns, recovers and renews itself.
+    """Serve an agent that learns, recovers from crashes, and is renewed.
 
     Parameters
     ----------
     path : str or path
-        The database file; made if there is none, with an untrained version "v1".
+        The database file; made if there is none, with a new agent as version "v1".
     features : callable
         Maps a user id to features (K, d); raises ValueError for an unknown user.
     n_arms, n_features : int
         K and d.
     key : bytes
         16 to 64 secret bytes for the pseudonyms of users; not stored.
+    make_agent : callable, default neural_linear
+        Maps K, d and a seed to an agent that has learnt nothing: any linear or neural-linear agent. It
+        makes the first version and those of a retraining; versions in the database stay as they are.
     settings : Settings, optional
-        Everything that can be turned.
+        How the service decides, protects itself and judges.
     clock : callable, default time.time
         Seconds; stored times never decrease, whatever it says.
     timer : callable, default time.perf_counter
         Seconds, for latencies.
     seed : int, default 0
-        Seed of the draws. After a restart they go on with other luck.
+        Seed of the draws. After a restart others are drawn.
     healthy : callable, optional
         Asked in every health check; False or an exception means that models shall not serve.
     watches : sequence of Watch, default ()
         Monitors that `watch` feeds with the log.
-    timeout : float, default 5.0
-        Seconds to wait for another process that writes.
-    at : callable, optional
-        Called with the name of each step that a transaction passes, for tests.
 
     Attributes
     ----------
@@ -97,18 +105,16 @@ class BanditService:
     rollout : Rollout
         Who is served by which version.
     recoveries : dict of Recovery
-        What each head in memory rests on.
+        What each version in memory rests on.
     timings : dict of deque
-        Seconds of the last calls: of the "network"; of a "selection", from the user to the arm; of a
-        "decision", which is the selection and its way to the disk; of an "update" of a head; of an
+        Seconds of the last calls: of an agent's "scores"; of a "selection", from the user to the arm; of
+        a "decision", which is the selection and its way to the disk; of an "update" of an agent; of an
         "acknowledgement", which is a reward's way to the disk and the update.
 
     Raises
     ------
-    StoreCorruptError, StoreLockedError, StoreFullError
+    StoreCorruptError, StoreLockedError, StoreFullError, StoreOutdatedError
         If the file cannot be used; the message names it.
-    TypeError, ValueError
-        If an argument is not what is described here.
 
     Notes
     -----
@@ -123,53 +129,41 @@ class BanditService:
         n_features: int,
         *,
         key: bytes,
+        make_agent: MakeAgent = neural_linear,
         settings: Settings | None = None,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.perf_counter,
         seed: int = 0,
         healthy: Callable[[], bool] | None = None,
         watches: Sequence[Watch] = (),
-        timeout: float = 5.0,
-        at: Callable[[str], None] | None = None,
     ) -> None:
         self.settings = settings or Settings()
-        self.clock, self.timer = clock, timer
+        self.make_agent, self.clock, self.timer = make_agent, clock, timer
         self._healthy = healthy or (lambda: True)
         self._pseudonyms = Pseudonyms(key)
-        self.store = Store(
-            path, n_arms, n_features, self._pseudonyms.check, timeout, at
-        )
+        self.seed = as_size("seed", seed, least=0)
+        self.store = Store(path, n_arms, n_features, self._pseudonyms.check)
         try:
-            self._arms = FeatureCache(
-                features,
-                (self.store.n_arms, self.store.n_features),
-                self.settings.cache_size,
-                self.settings.cache_seconds,
-            )
-            seed = as_size("seed", seed, least=0)
-            # A stream of its own: drawn from the bare seed, choices would depend on who comes, if the
-            # caller draws the visitors from it. And another one after each restart.
-            self._rng = np.random.default_rng([seed, LUCK, self.store.last_event()])
             if not self.store.versions():
-                self._register_first(seed)
+                self._register_first()
             self.rollout = Rollout(self.store, self.settings)
         except BaseException:
             self.store.close()
             raise
+        shape = (self.store.n_arms, self.store.n_features)
+        self._contexts = ContextCache(features, shape)
+        # A stream of its own: drawn from the bare seed, choices would depend on who comes, if the
+        # caller draws the visitors from it. And another one after each restart.
+        self._rng = np.random.default_rng([self.seed, STREAM, self.store.last_event()])
         self.timings = {name: deque(maxlen=TIMINGS_KEPT) for name in TIMED}
         self._models: dict[str, Model] = {}
-        self._saved: dict[str, int] = {}  # last reward in the newest snapshot
         self.recoveries: dict[str, Recovery] = {}
         self._breakers: dict[str, Breaker] = {}
         self._snapshot_trouble = ""
         self._watches, self._alerts = list(watches), deque[Alert](maxlen=ALERTS_KEPT)
         for one in self._watches:
             one.restore(self.store)
-        self._fallback = Fallback(
-            self.settings.fallback,
-            self.settings.fallback_floor,
-            *self.store.arm_totals(),
-        )
+        self._fallback = Fallback(self.store)
         self._sync()
 
     def __enter__(self) -> BanditService:
@@ -182,23 +176,23 @@ class BanditService:
         """Close the database."""
         self.store.close()
 
-    def _register_first(self, seed: int) -> None:
-        sizes = (
-            self.store.n_features,
-            *self.settings.hidden,
-            self.settings.embedding_dim,
-        )
-        network = FrozenNetwork(sizes, seed)
-        self.store.register(
-            network.to_bytes(),
-            Head(network.width, self.settings.ridge).to_bytes(),
-            0,
-            parent=None,
-            created=as_finite("clock", self.clock()),
-            n_rows=0,
-            validation={},
-            active=True,
-        )
+    def _register_first(self) -> None:
+        blob = Model("v1", self._fresh(self.seed), 0).to_bytes()
+        self.store.register(blob, 0, parent=None, created=self._now(), validation={})
+
+    def _fresh(self, seed: int) -> Agent:
+        """Return a new agent, if it is one that can stand behind the counter."""
+        k, d = self.store.n_arms, self.store.n_features
+        agent = self.make_agent(k, d, seed)
+        wanted = {"n_arms": k, "n_features": d, "n_worlds": None}
+        if any(getattr(agent, name, "") != value for name, value in wanted.items()):
+            raise ValueError(
+                f"make_agent must return an agent of {k} arms, {d} features and a single world: got {agent!r}"
+            )
+        return agent
+
+    def _now(self) -> float:
+        return as_finite("clock", self.clock())
 
     # ---- Serve
 
@@ -207,127 +201,109 @@ class BanditService:
 
         Raises
         ------
-        ValueError
-            If the user is unknown or the features are not numbers of the right shape.
         StoreError
             If the event could not be logged. Nothing was decided then.
         """
         start = self.timer()
-        now = as_finite("clock", self.clock())
-        arms = self._arms(user_id, now)
+        now = self._now()
+        context = self._contexts(user_id, now)
         user = self._pseudonyms.of(user_id)
         if self.store.changed():
             self._sync()
         assigned = self.rollout.assign(user)
-        version, probabilities = self._choose(assigned, arms, now)
+        version, probabilities = self._choose(assigned, context, now)
         drawn, probability = draw(probabilities, self._rng)
         arm, propensity = int(drawn), float(probability)
         self._took("selection", start)
         event_id = self.store.log_event(
-            user, arms.features, arm, propensity, version, assigned, now
+            user, context.features, arm, propensity, version, assigned, now
         )
         self._took("decision", start)
         return Decision(event_id, arm, propensity, version)
 
     def version_of(self, user_id: Hashable) -> str:
-        """Return the version that a user is assigned to, as long as nothing is rolled out further."""
+        """Return the name of the version that a user is assigned to, until a rollout goes on."""
         return self.rollout.assign(self._pseudonyms.of(user_id))
 
     def _choose(
-        self, name: str, arms: Arms, now: float
+        self, name: str, context: Context, now: float
     ) -> tuple[str, NDArray[np.float64]]:
         """Return what chooses for a version's user, itself or the fallback, and its probabilities."""
         breaker = self._breaker(name)
         if breaker.check_is_due(now):
-            breaker.checked(self._trouble(name, arms), now)
+            breaker.checked(self._trouble(name, context), now)
         if not breaker.open:
-            start = self.timer()
-            try:
-                probabilities = self._score(name, arms, self._rng)
-            except FAILURES as error:
-                self._give_up(name, error, now)
-            else:
-                if late := self._late(start):
-                    breaker.failed(late, now)
-                else:
-                    breaker.succeeded()
+            with self._trying(name):
+                probabilities, late = self._score(name, context)
+                breaker.tried(late, now)
                 return name, probabilities  # late or not: the answer is there
-        return self._fallback.name, self._fallback.probabilities()
+        return FALLBACK, self._fallback.probabilities()
 
-    def _score(
-        self, name: str, arms: Arms, rng: np.random.Generator
-    ) -> NDArray[np.float64]:
+    def _score(self, name: str, context: Context) -> tuple[NDArray[np.float64], str]:
+        """Return a version's choice probabilities, and a complaint if they came late."""
         model = self._model(name)
         start = self.timer()
-        z = model.network.embed(arms.rows)
-        self._took("network", start)
-        return choice_probabilities(model.head, z, arms.group, self.settings, rng)
+        probabilities = choice_probabilities(model.agent, context, self.settings)
+        seconds = self._took("scores", start)
+        late = seconds > self.settings.latency_limit
+        return probabilities, f"scores took {1e3 * seconds:.1f} ms" if late else ""
 
-    def _trouble(self, name: str, arms: Arms) -> str:
+    def _trouble(self, name: str, context: Context) -> str:
         """Return why a version is not healthy, or nothing; one quick answer of a few is enough."""
         late = ""
         try:
             if not self._healthy():
                 return "the health check says no"
-            self._model(name)
             for _ in range(self.settings.patience):
-                start = self.timer()
-                self._score(name, arms, np.random.default_rng(0))
-                if not (late := self._late(start)):
+                _, late = self._score(name, context)
+                if not late:
                     return ""
         except Exception as error:  # of any kind: a check must not break the shop
             self._models.pop(name, None)
             return str(error) or type(error).__name__
         return late
 
-    def _late(self, start: float) -> str:
-        seconds = self.timer() - start
-        if seconds <= self.settings.latency_limit:
-            return ""
-        return f"scores took {1e3 * seconds:.1f} ms"
-
-    def _took(self, what: str, start: float) -> None:
+    def _took(self, what: str, start: float) -> float:
         self.timings[what].append(self.timer() - start)
+        return self.timings[what][-1]
 
     def _breaker(self, name: str) -> Breaker:
-        if name not in self._breakers:
-            self._breakers[name] = Breaker(self.settings.patience, self.settings.pause)
-        return self._breakers[name]
+        new = Breaker(self.settings.patience, self.settings.pause)
+        return self._breakers.setdefault(name, new)
 
-    def _give_up(self, name: str, error: Exception, now: float) -> None:
+    @contextmanager
+    def _trying(self, name: str) -> Iterator[None]:
         """Note a failure; what is in memory is not trusted any more, so the next attempt loads from disk."""
-        self._models.pop(name, None)
-        self._breaker(name).failed(str(error), now)
+        try:
+            yield
+        except FAILURES as error:
+            self._models.pop(name, None)
+            reason = str(error) or type(error).__name__
+            self._breaker(name).tried(reason, self.clock())
+        except BaseException:  # Ctrl-C, perhaps in the middle of an update
+            self._models.pop(name, None)
+            raise
 
     # ---- Learn
 
     def reward(self, event_id: int, reward: float) -> int:
-        """Take in the reward of an event; return its sequence number when it is on disk.
-
-        Parameters
-        ----------
-        event_id : int
-            Of the decision.
-        reward : float
-            In [0, 1].
+        """Put the reward of an event, in [0, 1], on disk, learn from it, and return its sequence number.
 
         Raises
         ------
         UnknownEventError, DuplicateRewardError
             If the event was never served or is rewarded already. Counted; nothing else changes.
-        TypeError, ValueError
-            If the arguments are not numbers in their range. Nothing changes.
         StoreError
             If the reward is not on disk. Nothing was learnt; send it again.
         """
         start = self.timer()
         event_id = as_size("event_id", event_id, least=0)
-        seq = self.store.log_reward(
-            event_id, as_probability("reward", reward), self.clock()
-        )
+        reward = as_probability("reward", reward)
+        seq = self.store.log_reward(event_id, reward, self._now())
         self._learn()
         self._took("acknowledgement", start)
-        if any(self._news_of(m) >= self.settings.snapshot_every for m in self._all()):
+        news = [model.seq - model.saved for model in self._models.values()]
+        if max(news, default=0) >= self.settings.snapshot_every:
             try:
                 self.snapshot()
                 self._snapshot_trouble = ""
@@ -337,38 +313,21 @@ class BanditService:
         return seq
 
     def _learn(self) -> None:
-        """Bring all that learns up to date with the log."""
-        learners = [*self._all(), self._fallback]
-        first = min(learner.seq for learner in learners)
-        for seq, x, arm, reward in self.store.rewards_after(first):
-            for learner in list(learners):
-                if learner.seq < seq and not self._learns(learner, seq, x, arm, reward):
-                    learners.remove(learner)
-
-    def _learns(self, learner: Model | Fallback, *row: object) -> bool:
-        start = self.timer()
-        try:
-            learner.learn(*row)
-        except (
-            FAILURES
-        ) as error:  # the reward is safe; what could not learn it must load again
-            self._models.pop(learner.name)
-            self._breaker(learner.name).failed(str(error), self.clock())
-            return False
-        if isinstance(learner, Model):
-            self._took("update", start)
-        return True
+        """Bring the versions in memory up to date with the log; what cannot learn is loaded again later."""
+        for name, model in list(self._models.items()):
+            start = self.timer()
+            with self._trying(name):
+                if model.catch_up(self.store):
+                    self._took("update", start)
 
     # ---- Remember
-
-    def _all(self) -> list[Model]:
-        return list(self._models.values())
 
     def _model(self, name: str) -> Model:
         """Return a version that serves, from the disk if it is not in memory."""
         if name not in self._models:
-            self._models[name], self.recoveries[name] = recover(self.store, name)
-            self._saved[name] = self.recoveries[name].snapshot
+            self._models[name], self.recoveries[name] = recover(
+                self.store, name, self.seed
+            )
         return self._models[name]
 
     def _sync(self) -> None:
@@ -378,69 +337,74 @@ class BanditService:
             for name in set(kept) - set(self.rollout.names):
                 del kept[name]
         for name in self.rollout.names:
-            try:
+            with self._trying(name):
                 self._model(name)
-            except FAILURES as error:
-                self._give_up(name, error, self.clock())
         self._learn()
 
-    def _news_of(self, model: Model) -> int:
-        """Return how far a head is ahead of its newest snapshot."""
-        return model.seq - self._saved[model.name]
-
     def snapshot(self) -> None:
-        """Write down every head that has learnt since its last snapshot."""
-        for model in self._all():
-            if self._news_of(model) > 0:
-                try:
-                    head = model.head.to_bytes()
-                except FloatingPointError as error:  # never on the disk
-                    self._give_up(model.name, error, self.clock())
-                    continue
-                self.store.save_snapshot(model.name, model.seq, head)
-                self._saved[model.name] = model.seq
+        """Write down every version that has learnt since its last snapshot."""
+        for name, model in list(self._models.items()):
+            if model.seq == model.saved:
+                continue
+            blob = None
+            with self._trying(name):
+                blob = model.to_bytes()
+            if blob:  # else what went wrong in memory is never on the disk
+                self.store.save_snapshot(name, model.seq, blob)
+                model.saved = model.seq
 
-    def head(self, name: str) -> Head:
-        """Return the head of a version that serves."""
-        return self._model(name).head
+    def agent(self, name: str) -> Agent:
+        """Return the agent of a version that serves: the one in memory, not a copy."""
+        return self._model(name).agent
 
-    def head_bytes(self, replayed: bool = False) -> dict[str, bytes]:
-        """Return the state of each head in memory; or what a replay of all that is retained gives."""
+    def learnt(self, replayed: bool = False) -> dict[str, bytes]:
+        """Return what each version in memory has learnt: by its name, the same bytes for the same rewards.
+
+        With `replayed` the bytes are what a replay of all that is retained gives instead.
+        """
         if not replayed:
-            return {m.name: m.head.to_bytes() for m in self._all()}
+            return {name: model.to_bytes() for name, model in self._models.items()}
         return {
-            name: recover(self.store, name, from_first=True)[0].head.to_bytes()
+            name: recover(self.store, name, from_first=True)[0].to_bytes()
             for name in self._models
         }
 
     # ---- Renew
 
     def retrain(self, training: Training | None = None) -> str:
-        """Train, validate and register a candidate on the log; return its name."""
-        return retrain(
-            self.store,
-            self.rollout.active,
-            self.settings,
-            training or Training(),
-            as_finite("clock", self.clock()),
+        """Train, validate and register a candidate on the log; return its name.
+
+        Training and validation share no event: the candidate learns the older part of the log, and the
+        newer part judges it. Whether it passed stands in ``store.version(name).validation``. A loss that is
+        not finite raises FloatingPointError.
+        """
+        training = training or Training()
+        agent, log = self._fresh(training.seed), self.store.log()
+        cut = len(log) - int(training.held_out * len(log))
+        candidate = train(agent, log.where(slice(None, cut)), training)
+        newer = log.where(slice(cut, None))
+        running = self.rollout.active
+        return register(
+            self.store, running, candidate, newer, self.settings, self._now()
         )
 
     def begin_rollout(self, name: str) -> None:
-        """Give a candidate its first users: see `Rollout.begin`."""
+        """Give a validated candidate its first users.
+
+        Raises
+        ------
+        PromotionRefusedError
+            If it is no candidate, its validation failed or is for another version than the one that
+            serves, or another rollout is under way.
+        """
         self.rollout.begin(name)
         self._sync()
 
     def review_rollout(self) -> Review:
         """Judge the rollout: see `Rollout.review`. A version that does not work is rolled back at once."""
         rolling = self.rollout.rolling
-        if rolling and self._breaker(rolling.name).open:
-            self.rollout.retire(rolling.name, self._breaker(rolling.name).reason)
-            nan = float("nan")
-            review = Review(
-                "rolled back", rolling.name, rolling.share, (nan, nan), (0, 0), nan
-            )
-        else:
-            review = self.rollout.review()
+        breaker = self._breaker(rolling.name) if rolling else None
+        review = self.rollout.review(breaker.reason if breaker and breaker.open else "")
         self._sync()
         return review
 
@@ -451,17 +415,8 @@ class BanditService:
         problems = {n: b.reason for n, b in self._breakers.items() if b.reason}
         if self._snapshot_trouble:
             problems["snapshot"] = self._snapshot_trouble
-        return Health(
-            ok=not problems,
-            problems=problems,
-            latency={
-                name: 1e3 * float(np.quantile(kept, 0.99))
-                for name, kept in self.timings.items()
-                if kept
-            },
-            counters=self.store.counters(),
-            alerts=tuple(alert.message for alert in self._alerts),
-        )
+        messages = tuple(alert.message for alert in self._alerts)
+        return Health(problems, self.store.counters(), messages)
 
     def watch(self) -> list[Alert]:
         """Feed the monitors with what was rewarded since the last time; return their alerts."""
@@ -471,27 +426,27 @@ class BanditService:
         return alerts
 
     def forget_before(self, before: float) -> int:
-        """Delete events before a time, and what they taught stays in a snapshot; return how many."""
-        return self._delete("time < ?", as_finite("before", before))
+        """Delete the events before a time in seconds; return how many there were.
+
+        What they taught stays in the agents and their snapshots.
+        """
+        return self._delete(before=as_finite("before", before))
 
     def erase(self, user_id: Hashable) -> int:
-        """Delete every event of one user; return how many.
+        """Delete every event of one user; return how many there were.
 
-        What a head has learnt of them is a term in two sums, and stays there until the next rebuild: a
-        retrained version knows nothing of them.
+        What an agent has learnt from them, a term in two sums, stays in it; a retrained version knows
+        nothing of them.
         """
-        self._arms.forget(user_id)
-        return self._delete("user = ?", self._pseudonyms.of(user_id))
+        self._contexts.forget(user_id)
+        return self._delete(user=self._pseudonyms.of(user_id))
 
-    def _delete(self, condition: str, value: float | bytes) -> int:
-        heads = []
-        for version in self.store.versions("candidate", "rolling", "active"):
-            model, _ = recover(self.store, version.name)
-            heads.append((model.name, model.seq, model.head.to_bytes()))
-        gone = self.store.delete_events(condition, value, heads)
+    def _delete(self, **which: float | bytes) -> int:
+        versions = self.store.versions("candidate", "rolling", "active")
+        models = [recover(self.store, version.name)[0] for version in versions]
+        snapshots = [(model.name, model.seq, model.to_bytes()) for model in models]
+        gone = self.store.delete_events(snapshots, **which)
         self._models.clear()
-        self._fallback.seq, self._fallback.visits, self._fallback.rewards = (
-            self.store.arm_totals()
-        )
+        self._fallback = Fallback(self.store)
         self._sync()
         return gone

@@ -1,11 +1,12 @@
 """A new version meets the users by degrees: 5, 20, 50, 100 per cent, with a guardrail.
 
-Users are assigned, not visits: a keyed pseudonym and the version's name decide, so that a user stays on
-the side where they are, and who was among the first last time need not be this time.
+Users are assigned, not visits: a keyed pseudonym and the version's name decide. So a user stays on a side,
+and the first users of one version are not the first users of the next.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from zoolib.service.settings import Settings
-from zoolib.service.store import Store, Version
+from zoolib.service.store.registry import Store, Version
 
 STAGES = (5, 20, 50, 100)
 
@@ -30,24 +31,18 @@ class Review:
     Attributes
     ----------
     outcome : {"waiting", "advanced", "promoted", "rolled back"}
-    version : str
-        The version that is rolled out.
-    share : int
-        Per cent of the users that it has had in this stage.
     rates : tuple of float
-        Click rates of the users on its side and of the others; NaN without visits.
+        Click rates of the users on the new side and of the others; NaN without visits.
     visits : tuple of int
         Rewarded visits of both.
     p_value : float
-        Of the hypothesis that it is no worse; NaN while waiting.
+        Of the hypothesis that the new side is no worse; NaN while waiting.
     """
 
     outcome: str
-    version: str
-    share: int
-    rates: tuple[float, float]
-    visits: tuple[int, int]
-    p_value: float
+    rates: tuple[float, float] = (math.nan, math.nan)
+    visits: tuple[int, int] = (0, 0)
+    p_value: float = math.nan
 
 
 def bucket(user: bytes, name: str) -> int:
@@ -87,21 +82,14 @@ def p_value_worse(
 
 
 class Rollout:
-    """Who is served by which version, and when that changes.
-
-    Parameters
-    ----------
-    store : Store
-        Holds the registry.
-    settings : Settings
-        Level and size of the guardrail's test.
+    """Who is served by which version, and when that changes; `reload` shows what has changed.
 
     Attributes
     ----------
     active : str
         Name of the version that serves.
     rolling : Version or None
-        The one that is being rolled out beside it.
+        The one that is being rolled out next to it.
     """
 
     def __init__(self, store: Store, settings: Settings) -> None:
@@ -129,84 +117,61 @@ class Rollout:
         return self.active
 
     def begin(self, name: str) -> None:
-        """Give a validated candidate its first users.
-
-        Raises
-        ------
-        PromotionRefusedError
-            If it is no candidate, its validation failed or is for another version than the one that
-            serves, or another rollout is under way.
-        """
+        """Give a validated candidate its first users: see `BanditService.begin_rollout`."""
         version = self.store.version(name)
+        figures = version.validation
         if version.state != "candidate":
-            raise PromotionRefusedError(
-                f"name must be of a candidate: {name} is {version.state}"
+            why = f"name must be of a candidate: {name} is {version.state}"
+        elif not figures.get("passed"):
+            reason = figures.get("reason", "was never validated")
+            why = f"{name} may not be rolled out: {reason}"
+        elif (against := figures.get("against")) != self.active:
+            why = (
+                f"{name} was validated against {against}, but {self.active} is active: "
+                "validate it again"
             )
-        if not version.validation.get("passed"):
-            why = version.validation.get("reason", "was never validated")
-            raise PromotionRefusedError(f"{name} may not be rolled out: {why}")
-        if version.validation.get("against") != self.active:
-            raise PromotionRefusedError(
-                f"{name} was validated against {version.validation.get('against')}, but "
-                f"{self.active} is active: validate it again"
-            )
-        if self.rolling:
-            raise PromotionRefusedError(
-                f"{self.rolling.name} is being rolled out: one at a time"
-            )
-        self.store.move("begin rollout", (name, "rolling", STAGES[0], ""))
-        self.reload()
+        elif self.rolling:
+            why = f"{self.rolling.name} is being rolled out: one at a time"
+        else:
+            why = ""
+        if why:
+            raise PromotionRefusedError(why)
+        self.store.move((name, "rolling", STAGES[0], ""))
 
-    def retire(self, name: str, note: str) -> None:
-        """Take a version that is not active out of service, for good."""
-        if name == self.active or self.store.version(name).state == "retired":
-            raise ValueError(
-                f"name must be of a candidate or rolling version: got {name!r}"
-            )
-        self.store.move("retire", (name, "retired", 0, note))
-        self.reload()
-
-    def review(self) -> Review:
+    def review(self, broken: str = "") -> Review:
         """Judge the stage if enough visits are in: go on, swap the versions, or roll back.
 
-        A stage is judged once, when both sides have their visits; who looks again and again until a
-        test says something gets more false alarms than its level.
+        A stage is judged once, when both sides have their visits; testing again and again until one
+        test rejects gives more false alarms than the level says. If there is a reason why the version that
+        is rolled out is `broken`, it is rolled back without a test.
         """
-        rolling = self._needs_rolling()
-        sides = [
-            self.store.clicks_by_user(name, rolling.since)
-            for name in (rolling.name, self.active)
-        ]
-        visits = tuple(int(side[:, 0].sum()) for side in sides)
-        rates = tuple(
-            float(side[:, 1].sum() / n) if n else float("nan")
-            for side, n in zip(sides, visits, strict=True)
-        )
-        p_value = float("nan")
+        rolling = self.rolling
+        if rolling is None:
+            raise PromotionRefusedError("no version is being rolled out")
+        if broken:
+            return Review(self._roll_back(broken))
+        names = (rolling.name, self.active)
+        sides = [self.store.clicks_by_user(name, rolling.since) for name in names]
+        totals = [side.sum(axis=0) for side in sides]
+        visits = tuple(int(n) for n, _ in totals)
+        rates = tuple(float(clicks / n) if n else math.nan for n, clicks in totals)
         if min(visits) < self.settings.guard_visits or min(map(len, sides)) < 2:
-            outcome = "waiting"
-        else:
-            p_value = p_value_worse(*sides)
-            outcome = self._judge(rolling, p_value, rates)
-        return Review(outcome, rolling.name, rolling.share, rates, visits, p_value)
-
-    def _judge(self, rolling: Version, p_value: float, rates: tuple[float, ...]) -> str:
+            return Review("waiting", rates, visits)
+        p_value = p_value_worse(*sides)
         if p_value < self.settings.guard_level:
             note = f"guardrail: {rates[0]:.3f} against {rates[1]:.3f}"
-            self.retire(rolling.name, note)
-            return "rolled back"
+            return Review(self._roll_back(note), rates, visits, p_value)
+        return Review(self._advance(rolling), rates, visits, p_value)
+
+    def _roll_back(self, note: str) -> str:
+        self.store.move((self.rolling.name, "retired", 0, note))
+        return "rolled back"
+
+    def _advance(self, rolling: Version) -> str:
         share = STAGES[STAGES.index(rolling.share) + 1]
         if share < STAGES[-1]:
-            self.store.move("advance", (rolling.name, "rolling", share, ""))
-            outcome = "advanced"
-        else:
-            replaced = (self.active, "retired", 0, f"replaced by {rolling.name}")
-            self.store.move("promote", replaced, (rolling.name, "active", share, ""))
-            outcome = "promoted"
-        self.reload()
-        return outcome
-
-    def _needs_rolling(self) -> Version:
-        if self.rolling is None:
-            raise PromotionRefusedError("no version is being rolled out")
-        return self.rolling
+            self.store.move((rolling.name, "rolling", share, ""))
+            return "advanced"
+        replaced = (self.active, "retired", 0, f"replaced by {rolling.name}")
+        self.store.move(replaced, (rolling.name, "active", share, ""))
+        return "promoted"

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from zoolib.monitoring import Alert, Monitor
-from zoolib.service.store import EventLog, Store
+from zoolib.service.health import FALLBACK
+from zoolib.service.store.events import EventLog
+from zoolib.service.store.registry import Store
 
 
 class Watch:
@@ -53,16 +55,6 @@ class Watch:
         return alerts
 
 
-def clicks(log: EventLog) -> tuple[NDArray[np.int64]]:
-    """Return whether each event was clicked: for `zoolib.monitoring.rates`."""
-    return ((log.reward > 0).astype(np.int64),)
-
-
-def arms(log: EventLog) -> tuple[NDArray[np.int64]]:
-    """Return the arm of each event: for `zoolib.monitoring.counts`."""
-    return (log.arm,)
-
-
 def fallbacks(log: EventLog) -> tuple[NDArray[np.int64]]:
-    """Return whether a fallback served each event: for `zoolib.monitoring.rates`."""
-    return (np.char.startswith(log.version, "fallback").astype(np.int64),)
+    """Return for n events 1 where a fallback chose, else 0, as the one column (n,) that `rates` takes."""
+    return ((log.version == FALLBACK).astype(np.int64),)

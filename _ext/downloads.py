@@ -1,0 +1,288 @@
+"""Sphinx extension: each page with code cells can be downloaded as a notebook that stands alone.
+
+It exists because jupytext alone leaves MyST's directives and references in the text, which no notebook
+renders. Here the text is the finished page turned into plain Markdown: numbers, references, citations and
+claims stand in it as they stand in the book. Its code cells are those of the source, byte for byte, without
+outputs. They need the library and nothing else of the book, so its wheel lies beside the notebooks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urljoin
+
+import jupytext
+import nbformat
+from bs4 import BeautifulSoup, Tag
+from markdownify import ATX, MarkdownConverter
+from nbformat import NotebookNode
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+
+ROOT = Path(__file__).resolve().parent.parent
+WHEEL = f"zoolib-{version('zoolib')}-py3-none-any.whl"
+ABOUT = """This is *{title}*, from *{book}*, version {version}, as a notebook: the text of the \
+book and its code, without the outputs. It runs from the top, in Jupyter, once the book's library is \
+installed, whose wheel the book offers beside this notebook:
+
+```sh
+pip install {wheel}
+```
+
+The text may be shared under CC BY 4.0, the code under the MIT licence."""
+# What a page has for the screen or the theme alone.
+LEFT_OUT = "script, style, svg, button, input, select, .headerlink, .only-dark"
+# What elements are in plain HTML, and which of them are titles: paragraphs in bold.
+PLAIN = {"figcaption .caption-number, caption .caption-number": "b"}
+PLAIN |= {".doc, .std-ref": "em"}
+TITLES = "summary, .sd-card-title, p.admonition-title"
+# Where a code cell stood: a character that Unicode leaves to private use.
+CODE = "\ue000"
+CELL = re.compile(r"^```\{code-cell\}.*?^```$", re.M | re.S)
+# Begins a new cell of text, for jupytext.
+BREAK = "\n\n+++\n\n"
+# Environments that stand alone in LaTeX, and what they are inside $$.
+INNER = {"align": "aligned", "gather": "gathered", "equation": ""}
+
+
+class Prose(MarkdownConverter):
+    """Turn a page into Markdown that any notebook renders.
+
+    It knows what the book's pages with code consist of; tests/book/test_downloads.py shows what that is.
+    Without the public address of the page, links within the book become plain text.
+    """
+
+    class Options(MarkdownConverter.DefaultOptions):
+        heading_style = ATX
+        bullets = "-"
+
+    def __init__(self, address: str = "") -> None:
+        super().__init__(code_language_callback=_language)
+        self.address = address
+
+    def escape(self, text: str, parent_tags: set[str]) -> str:
+        """Guard what Markdown would take for marks; most readers see the source sooner or later."""
+        text = re.sub(
+            r"[\\`*$<~]|(?<!\w)_|_(?!\w)|\](?=[(\[:])|\[(?=\^)", r"\\\g<0>", text
+        )
+        return text.replace("|", r"\|") if parent_tags & {"td", "th"} else text
+
+    def convert_p(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        # What begins like a list, a heading or a quote is none.
+        text = re.sub(r"^\s*(\d*)(?=[.)]\s|[#>+-]\s)", r"\1\\", text)
+        return super().convert_p(el, text, parent_tags)
+
+    def convert_hN(self, n: int, el: Tag, text: str, parent_tags: set[str]) -> str:  # noqa: N802
+        heading = super().convert_hN(n, el, text, parent_tags)
+        return heading if "_inline" in parent_tags else f"{BREAK}{heading}"
+
+    def convert_span(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        if "math" not in el.get("class", []):
+            return text
+        tex = el.get_text().strip().removeprefix(r"\(").removesuffix(r"\)")
+        return f"${_one_line(tex)}$"
+
+    def convert_div(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        if "math" not in el.get("class", []):
+            return super().convert_div(el, text, parent_tags)
+        number = el.select_one(".eqno")
+        tag = rf"\tag{{{number.extract().get_text().strip('()#')}}}" if number else ""
+        tex = el.get_text().strip().removeprefix(r"\[").removesuffix(r"\]").strip()
+        for outer, inner in INNER.items():
+            for end in ("begin", "end"):
+                wanted = rf"\{end}{{{inner}}}" if inner else ""
+                tex = re.sub(rf"\\{end}{{{outer}\*?}}", lambda _, w=wanted: w, tex)
+        # JupyterLab would take the marks of a quote or a list on further lines for mathematics.
+        if parent_tags & {"li", "td", "blockquote"}:
+            return f"\n\n$${_one_line(tex + tag)}$$\n\n"
+        return f"\n\n$$\n{tex.strip()}{tag}\n$$\n\n"
+
+    def convert_a(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        href = el.get("href", "")
+        if not re.match(r"https?:", href):
+            href = self.address and urljoin(self.address, href)
+        label = text.strip()
+        return text.replace(label, f"[{label}]({href})") if href and label else text
+
+
+def _language(pre: Tag) -> str:
+    """Name the language of a listing, which Sphinx leaves in a class of a box around it."""
+    box = pre.find_parent(class_=re.compile("^highlight-"))
+    classes = box["class"] if box else []
+    name = next((c for c in classes if c.startswith("highlight-")), "")
+    return re.sub("^highlight-(default|none)?", "", name)
+
+
+def _one_line(tex: str) -> str:
+    r"""Put a formula on one line; ``|`` would end a cell of a table."""
+    tex = re.sub(r"(?<!\\)%.*", "", tex)
+    return " ".join(tex.replace(r"\|", r"\Vert ").replace("|", r"\vert ").split())
+
+
+def read(page: Path) -> BeautifulSoup:
+    """Read a finished page."""
+    return BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
+
+
+def prepared(page: Path) -> Tag:
+    """Take the text of a finished page, with a mark in place of each code cell."""
+    soup = read(page)
+    article = soup.select_one("article.bd-article")
+    for cell in article.select("div.cell"):
+        _put(soup, CODE, cell, "figcaption")
+    for figure in article.select("div.interactive"):
+        where = "Here the book's web page has a figure with values to change."
+        _put(soup, where, figure, ".interactive-caption")
+    for element in article.select(LEFT_OUT):
+        element.decompose()
+    for box in reversed(article.select(".admonition")):
+        # What may hold code cells is no quote: its title becomes a heading.
+        if {"exercise", "solution"} & set(box["class"]) or CODE in box.get_text():
+            level = int(box.find_previous(re.compile("^h[1-6]$")).name[1])
+            box.select_one(".admonition-title").name = f"h{level + 1}"
+        else:
+            box.name = "blockquote"
+    for selector, name in PLAIN.items():
+        for element in article.select(selector):
+            element.name = name
+    for number in article.select(".admonition-title .caption-number"):
+        title = number.parent
+        number.unwrap()
+        title.smooth()
+    for title in article.select(TITLES):
+        title.name = "b"
+        title.wrap(soup.new_tag("p"))
+    return article
+
+
+def _put(soup: BeautifulSoup, text: str, element: Tag, kept: str) -> None:
+    """Put a paragraph in the place of an element, of which only a part is kept."""
+    paragraph = soup.new_tag("p", string=text)
+    element.replace_with(paragraph, *element.select(kept))
+
+
+def references(article: Tag, page: Path) -> Iterator[Tag]:
+    """Walk the entries of the bibliography that a page cites, each once."""
+    pages = cache(read)
+    for href in dict.fromkeys(a["href"] for a in article.select(".bibtex-citation a")):
+        file, _, name = href.partition("#")
+        if file and (entry := pages(page.parent / file).find(id=name)):
+            yield entry.p
+
+
+def notebook(page: Path, source: Path, about: str, address: str = "") -> NotebookNode:
+    """Make the notebook of a page from its source, whose code cells the page must show, each once."""
+    cells = CELL.findall(source.read_text(encoding="utf-8"))
+    article, prose = prepared(page), Prose(address)
+    text = about + BREAK + prose.convert_soup(article)
+    if entries := list(references(article, page)):
+        listed = [f"- {prose.convert_soup(entry).strip()}" for entry in entries]
+        text += f"{BREAK}## References\n\n" + "\n".join(listed)
+    if text.count(CODE) != len(cells):
+        raise ValueError(
+            f"{source.name} must show its {len(cells)} code cells, each once"
+        )
+    remaining = iter(cells)
+    text = re.sub(CODE, lambda _: f"\n\n{next(remaining)}\n\n", text)
+    made = jupytext.reads(text, "md:myst")
+    made.metadata = {"kernelspec": jupytext.read(source).metadata["kernelspec"]}
+    made.cells = [cell for cell in made.cells if cell.source]
+    for number, cell in enumerate(made.cells, 1):
+        cell.id = f"cell-{number}"  # the same in each build
+    return made
+
+
+def has_cells(env: BuildEnvironment, docname: str) -> bool:
+    """Return whether a page has code cells."""
+    if docname not in env.all_docs:
+        return False
+    return "{code-cell}" in Path(env.doc2path(docname)).read_text(encoding="utf-8")
+
+
+def download(docname: str) -> str:
+    """Name the file of a page's notebook within the book."""
+    return f"_downloads/{docname}.ipynb"
+
+
+def write_notebooks(app: Sphinx, exception: Exception | None) -> None:
+    """Write the notebooks of all pages with code cells, and the wheel that they need."""
+    if exception or app.builder.name != "html":
+        return
+    env, out, base = app.env, Path(app.outdir), app.config.html_baseurl
+    for docname in sorted(name for name in env.all_docs if has_cells(env, name)):
+        about = ABOUT.format(
+            title=env.titles[docname].astext(),
+            book=app.config.html_title,
+            version=version("zoolib"),
+            wheel=f"{base}_downloads/{WHEEL}" if base else WHEEL,
+        )
+        page, source = app.builder.get_outfilename(docname), env.doc2path(docname)
+        address = base and urljoin(base, app.builder.get_target_uri(docname))
+        target = out / download(docname)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook(Path(page), Path(source), about, address), target)
+    if (ROOT / "pyproject.toml").exists():
+        build_wheel(out / "_downloads")
+
+
+def build_wheel(folder: Path, root: Path = ROOT) -> Path:
+    """Build the library's wheel into a folder, from a copy: building leaves traces beside the sources."""
+    with TemporaryDirectory() as copy:
+        caches = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(root / "zoolib", Path(copy, "zoolib"), ignore=caches)
+        for name in ("pyproject.toml", "README.md", "LICENSE*"):
+            for file in root.glob(name):
+                shutil.copy(file, copy)
+        options = "--quiet --no-deps --no-build-isolation --disable-pip-version-check"
+        command = [sys.executable, "-m", "pip", "wheel", *options.split()]
+        # The same sources make the same file: dates in it are those of the oldest ZIP.
+        done = subprocess.run(
+            [*command, f"--wheel-dir={folder}", copy],
+            env=os.environ | {"SOURCE_DATE_EPOCH": "315532800"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode:
+        raise RuntimeError(f"the wheel could not be built:\n{done.stdout}{done.stderr}")
+    return folder / WHEEL
+
+
+def offer(
+    app: Sphinx, pagename: str, templatename: str, context: dict, doctree: object
+) -> None:
+    """Offer the notebook, and the library that it needs, first among the downloads of a page."""
+    if not has_cells(app.env, pagename):
+        return
+    offered = {"notebook": (download(pagename), "code")}
+    if (ROOT / "pyproject.toml").exists():
+        offered["library"] = f"_downloads/{WHEEL}", "cube"
+    buttons = [
+        {
+            "type": "link",
+            "url": context["pathto"](file, 1),
+            "text": Path(file).suffix,
+            "icon": f"fas fa-{icon}",
+            "tooltip": f"Download the {kind}",
+            "label": f"download-{kind}-button",
+        }
+        for kind, (file, icon) in offered.items()
+    ]
+    for group in context.get("header_buttons", []):
+        if group.get("label") == "download-buttons":
+            group["buttons"][:0] = buttons
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("html-page-context", offer, priority=900)  # the theme's come at 501
+    app.connect("build-finished", write_notebooks)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

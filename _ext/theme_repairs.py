@@ -1,0 +1,236 @@
+"""Sphinx extension: repairs what the theme and other extensions write, once all pages are written.
+
+It exists because no setting of theirs makes pages valid, light and still while they load; mathematics set
+beforehand (KaTeX) would need Node.js to build the book. Each function named in ``REPAIRS`` takes one kind of
+fault out of a page, and its docstring says which. All of them leave a page alone that they have repaired
+before. The checks in ``tests/site`` say what a page must be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+from bs4 import BeautifulSoup
+from bs4.dammit import EntitySubstitution
+from bs4.formatter import HTMLFormatter
+from pydata_sphinx_theme import __file__ as pydata_theme
+from sphinx.application import Sphinx
+from sphinx.util import logging
+
+LOG = logging.getLogger(__name__)
+ICONS = Path(pydata_theme).with_name("theme") / "pydata_sphinx_theme/static/scripts"
+PIXELS_A_POINT = 4 / 3
+SIGN = r"\\[A-Za-z]+|(?<!\\)[^\s{}&^_\\]"
+RELATION = (
+    r"\\(?:le|ge|ne|approx|sim|to|in|mapsto|ll|gg|times|cdot|mid|propto|leftarrow|equiv|pm|dots)"
+    r"(?![A-Za-z])|[=<>]| [+-] "
+)
+TALL = r"\\(d?frac|sum|prod|int|begin\{.?matrix)"
+# What the theme keeps ready for advertisements and for code that runs on other hosts.
+NEEDLESS = "#ethical-ad-placement, script[type*=thebe], link[href*=thebe]"
+FORMATTER = HTMLFormatter(
+    entity_substitution=EntitySubstitution.substitute_xml,
+    void_element_close_prefix="",
+    empty_attributes_are_booleans=True,
+)
+ROOT_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="refresh" content="0; url={first}">
+</head>
+<body><p><a href="{first}">{title}</a></p></body>
+</html>
+"""
+
+
+def keep_needed_scripts(page: BeautifulSoup, file: Path) -> None:
+    """Drop scripts that a page has no use for: icons, other hosts, search and mathematics elsewhere."""
+    needless = ["fontawesome.js", "thebe"]
+    if file.name != "search.html":
+        needless += ["searchtools.js", "language_data.js", "searchindex.js"]
+    if not page.select_one(".math"):
+        needless += ["tex-svg.js", "window.MathJax"]
+    for script in page.select("script"):
+        about = script.get("src", "") or script.text
+        if any(name in about for name in needless):
+            script.decompose()
+    for needless_part in page.select(NEEDLESS):
+        needless_part.decompose()
+
+
+def read_before_run(page: BeautifulSoup, file: Path) -> None:
+    """Run scripts after the text is shown: all but the one that sets the colours move behind the content."""
+    for preload in page.select("head link[rel=preload][as=script]"):
+        preload.decompose()
+    for script in page.select("head script:not([data-cfasync])"):
+        page.body.append(script.extract())
+
+
+def draw_icons(page: BeautifulSoup, file: Path) -> None:
+    """Put each icon where it stands: the theme sends 700 kB of icons, and shows them late."""
+    for mark in page.select("i.fas, i.fa-solid, span.fa-solid"):
+        classes = set(mark["class"]) - {"fas", "fa-solid"}
+        (name,) = (c for c in classes if c.startswith("fa-") and c != "fa-lg")
+        width, height, path = icon(name.removeprefix("fa-"))
+        mark.name, mark["class"] = "svg", ["icon", *sorted(classes - {name})]
+        mark["viewBox"], mark["aria-hidden"] = f"0 0 {width} {height}", "true"
+        mark.attrs.pop("title", None)
+        mark.append(page.new_tag("path", attrs={"d": path, "fill": "currentColor"}))
+
+
+@cache
+def icon(name: str) -> tuple[str, str, str]:
+    """Find width, height and path of a solid icon in the theme's own script."""
+    (script,) = ICONS.glob("fontawesome.js")
+    form = rf'[{{,]"?{name}"?:\[(\d+),(\d+),\[[^\]]*\],"[0-9a-f]+","([^"]+)"\]'
+    *_, solid = re.findall(form, script.read_text(encoding="utf-8"))
+    return solid
+
+
+def size_pictures(page: BeautifulSoup, file: Path) -> None:
+    """Give every picture its size, so that nothing moves when it arrives; fetch dark forms when shown."""
+    for picture in page.select("img[src$='.svg']:not([width])"):
+        source = file.parent / unquote(urlsplit(picture["src"]).path)
+        head = source.read_text(encoding="utf-8")[:2000]
+        size = re.search(r'<svg[^>]*?\swidth="([\d.]+)(pt|px)?"', head)
+        height = re.search(r'<svg[^>]*?\sheight="([\d.]+)', head)
+        if not size or not height:
+            LOG.warning("%s has no width or height", source)
+            continue
+        scale = PIXELS_A_POINT if size[2] == "pt" else 1
+        picture["width"] = round(float(size[1]) * scale)
+        picture["height"] = round(float(height[1]) * scale)
+    for picture in page.select("img.only-dark"):
+        picture["loading"] = "lazy"
+
+
+def reserve_formulas(page: BeautifulSoup, file: Path) -> None:
+    """Keep about the room that each formula will take: until MathJax has set it, the page shows its source."""
+    for formula in page.select("span.math:not([style])"):
+        formula["style"] = f"--room: {width_of(formula.text):.1f}em"
+    for formula in page.select("div.math:not([style])"):
+        formula["style"] = f"--room: {height_of(formula.text):.1f}em"
+
+
+def width_of(source: str) -> float:
+    """Estimate the width of a formula in em; nine in ten of this book come within 0.8 em."""
+    signs, relations = (len(re.findall(form, source)) for form in (SIGN, RELATION))
+    return 0.2 + 0.55 * signs + 1.2 * relations
+
+
+def height_of(source: str) -> float:
+    """Estimate the height of a displayed formula in em, from its lines."""
+    lines = re.split(r"\\\\\s", source)
+    return 2.8 + sum(2.5 if re.search(TALL, line) else 1.5 for line in lines)
+
+
+def repair_tables(page: BeautifulSoup, file: Path) -> None:
+    """Take styles and borders of pandas' tables away (see theme_repairs.css); an empty corner is no header."""
+    for table in page.select("table.dataframe"):
+        del table["border"]
+        for style in table.parent.find_all("style", recursive=False):
+            style.decompose()
+    for corner in page.select("table th"):
+        if not corner.get_text(strip=True) and not corner.find(["img", "svg", "input"]):
+            corner.name = "td"
+
+
+def repair_ids(page: BeautifulSoup, file: Path) -> None:
+    """Take away the identifiers that sphinx-proof and sphinx-exercise give to many elements of a page."""
+    for name in ("proof-content", "exercise-content", "solution-content"):
+        for content in page.select(f"section#{name}"):
+            content.name = "div"
+            del content["id"]
+    for proof in page.select("div#proof"):
+        proof["class"] = [*proof["class"], "proof-text"]
+        del proof["id"]
+
+
+def repair_roles(page: BeautifulSoup, file: Path) -> None:
+    """Use roles as HTML knows them; a summary holds text; what a button does is no inline script."""
+    for entry in page.select("div.citation[role=doc-biblioentry]"):
+        entry["role"] = "listitem"
+    for title in page.select("summary > p"):
+        title.name = "span"
+        title.parent.attrs.pop("aria-label", None)  # it hid the words that one sees
+    if sidebar := page.select_one("div#pst-primary-sidebar"):
+        sidebar.attrs |= {"role": "complementary", "aria-label": "The book"}
+    for entry in page.select("input[autocorrect]"):
+        del entry["autocorrect"]
+    for button in page.select("button[onclick='window.print()']"):
+        del button["onclick"]
+        script = page.new_tag("script")
+        script.string = (
+            'document.querySelector(".btn-download-pdf-button")'
+            '.addEventListener("click", () => window.print());'
+        )
+        page.body.append(script)
+
+
+def repair_head(page: BeautifulSoup, file: Path) -> None:
+    """Say once how wide a page is; the page of proofs has no empty heading for print."""
+    for again in page.select("meta[name=viewport]")[1:]:
+        again.decompose()
+    for heading in page.select("#jb-print-docs-body h1"):
+        if not heading.get_text(strip=True):
+            page.select_one("#jb-print-docs-body").decompose()
+
+
+REPAIRS = (
+    keep_needed_scripts,
+    read_before_run,
+    draw_icons,
+    size_pictures,
+    reserve_formulas,
+    repair_tables,
+    repair_ids,
+    repair_roles,
+    repair_head,
+)
+
+
+def drop_icons(styles: Path) -> None:
+    """Take the two thousand names of icons, a third of its weight, out of the theme's style sheet."""
+    text = styles.read_text(encoding="utf-8")
+    named = r"(?:\.fa-[\w-]+:before,?)+\{content:\"[^\"]*\"\}"
+    styles.write_text(re.sub(named, "", text), encoding="utf-8")
+
+
+def repair_page(file: Path) -> None:
+    """Repair one page."""
+    page = BeautifulSoup(file.read_text(encoding="utf-8"), "html.parser")
+    for repair in REPAIRS:
+        repair(page, file)
+    file.write_text(page.decode(formatter=FORMATTER), encoding="utf-8")
+
+
+def written_pages(folder: Path) -> Iterable[Path]:
+    """List the pages of the book; what the theme keeps under ``_static`` is none."""
+    return (file for file in folder.rglob("*.html") if "_static" not in file.parts)
+
+
+def finish(app: Sphinx, exception: Exception | None) -> None:
+    """Repair all pages, and write the page at the root, which leads to the first one."""
+    if exception or app.builder.format != "html":
+        return
+    folder = Path(app.outdir)
+    for file in written_pages(folder):
+        repair_page(file)
+    for styles in folder.glob("_static/styles/pydata-sphinx-theme.css"):
+        drop_icons(styles)
+    first = PurePosixPath(app.builder.get_target_uri(app.config.root_doc))
+    if app.builder.name == "html" and str(first) != "index.html":
+        text = ROOT_PAGE.format(title=app.config.html_title, first=first)
+        (folder / "index.html").write_text(text, encoding="utf-8")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("build-finished", finish, priority=900)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,464 @@
+"""Notebooks to download: a page with every construct, the chapters of the built book, the wheel."""
+
+import ast
+import re
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+
+import downloads
+import nbformat
+import pytest
+from bs4 import BeautifulSoup
+from markdown_it import MarkdownIt
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+from nbclient import NotebookClient
+
+from tests.book.building import build
+from tests.notebooks import HTML, ROOT, chapters, check, install, taken_along
+
+BIB = "@book{gittins, author={Gittins, John}, title={Indices}, publisher={Wiley}, year={2011}}"
+PAGE = r"""
+(first-part)=
+## Numbers and signs
+
+Costs $5 and *more*, a_b and \_c\_, 2 * 3 * 4, `x | y`, \<b>, [1, 2] and [a](https://example.org). The
+claim gives {claim}`k`, interval {claim}`k interval`. See {eq}`eq-one`, {numref}`fig-one`, {prf:ref}`thm-one`,
+{ref}`ex-one`, {ref}`first-part`, {cite}`gittins`, {doc}`index`.
+
+2026\. A paragraph that begins like a list.
+
+\# A paragraph that begins like a heading.
+
+```{math}
+:label: eq-one
+a = |b|
+```
+
+\begin{align}
+x &= 1 \\
+y &= 2
+\end{align}
+
+$$
+\begin{aligned}
+x &= 1 \\ y &= 2
+\end{aligned}
+$$
+
+| sign | meaning |
+| --- | --- |
+| a \| b | one of two |
+
+```{list-table}
+* - $|x|$
+  - a size
+```
+
+```{prf:theorem} Of *signs*
+:label: thm-one
+For all $x$:
+
+- first,
+
+  $$
+  x
+    < 2
+  $$
+- second.
+```
+
+```{prf:proof}
+Clear.
+```
+
+```{prf:algorithm} Steps
+:label: alg-one
+1. Begin.
+2. End.
+```
+
+```{note}
+A remark with ``code``.
+```
+
+````{dropdown} Folded
+Inside.
+````
+
+::::{grid} 1
+:::{grid-item-card} A card
+Text of the card.
+:::
+::::
+
+```python
+listing = "{role}`x`"  # :::
+```
+
+```{exercise-start} Add *up*
+:label: ex-one
+```
+Add two numbers:
+```{code-cell} python
+:tags: [nbval-ignore-output]
+total = ...  # `here`
+```
+```{exercise-end}
+```
+
+```{solution-start} ex-one
+```
+Like so:
+```{code-cell} python
+total = 1 + 1
+
+assert total == 2
+```
+```{solution-end}
+```
+
+## Cells
+
+```{code-cell} python
+:tags: [hide-input]
+from zoolib import claim, Estimate
+claim("k", "It is so.", Estimate(0.5, 0.4, 0.6, 20), above=0.3)
+```
+
+```{code-cell} python
+---
+mystnb:
+  image:
+    alt: A line that rises from the left to the right, which is all that there is to see.
+  figure:
+    name: fig-one
+    caption: A line with $a | b$.
+---
+import matplotlib.pyplot as plt
+_, ax = plt.subplots()
+ax.plot([1, 2]);
+```
+"""
+FIRST = "The first page.\n\n```{claims}\n```\n\n```{bibliography}\n```\n"
+LEFTOVERS = (
+    r"\{[a-z:-]+\}`[^`]",  # a role
+    r"^\s*`{3,}\{",  # a directive
+    r"^\s*:{3,}",
+    r"^\s*:[a-z-]+: ",  # an option
+    r"system_message|problematic",
+    r"</?(div|span|p|a|section|details)\b",
+    downloads.CODE,
+    r"^\+\+\+",
+    r"!\[",  # a picture that the notebook does not have
+)
+
+
+def words(text):
+    """Text without what Markdown, HTML and TeX put around it."""
+    return re.sub(r"\s+|\\[()\[\]]", "", text)
+
+
+def prose(notebook):
+    return "\n\n".join(c.source for c in notebook.cells if c.cell_type == "markdown")
+
+
+def code(notebook):
+    return [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def code_of(page):
+    """The code cells of a page, read without any library."""
+    pattern = r"^```\{code-cell\} python\n(?:---\n.*?\n---\n|(?::\w+:[^\n]*\n)+)?(.*?)\n?^```$"
+    return [cell.strip("\n") for cell in re.findall(pattern, page, flags=re.M | re.S)]
+
+
+def outside_code(text):
+    return re.sub(r"^```\w+\n.*?^```$", "", text, flags=re.M | re.S)
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory):
+    """A small book with the page; its folder."""
+    folder = tmp_path_factory.mktemp("book")
+    (folder / "chapters").mkdir()
+    (folder / "chapters/references.bib").write_text(BIB)
+    status, said = build(folder, FIRST, page=PAGE)
+    assert status == 0, said[-3000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(book):
+    path = book / "_build/html/_downloads/chapters/page.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    return notebook
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        r"Costs \$5 and *more*, a_b and \_c\_, 2 \* 3 \* 4, `x | y`, \<b>, [1, 2] and "
+        "[a](https://example.org). The",
+        "claim gives 0.500, interval 0.400 to 0.600. See (1), Fig. 1, Theorem 1,",
+        "Exercise 1, *Numbers and signs*, [Gittins, 2011], *A page*.",
+        r"2026\. A paragraph that begins like a list.",
+        r"\# A paragraph that begins like a heading.",
+        "$$\na = |b|\\tag{1}\n$$",
+        "\\begin{aligned}\nx &= 1 \\\\\ny &= 2\n\\end{aligned}",
+        r"| $\vert x\vert$ | a size |",
+        "| a \\| b | one of two |",
+        "> **Theorem 1 (Of *signs*)**\n>\n> For all $x$:\n>\n> - first,\n>\n>   $$x < 2$$\n> - second.",
+        "> Proof. Clear.",
+        "> **Algorithm 1 (Steps)**\n>\n> 1. Begin.\n> 2. End.",
+        "> **Note**\n>\n> A remark with `code`.",
+        "**Folded**\n\nInside.",
+        "**A card**\n\nText of the card.",
+        '```python\nlisting = "{role}`x`"  # :::\n```',
+        "### Exercise 1 (Add *up*)\n\nAdd two numbers:",
+        "### Solution to Exercise 1 (Add *up*)\n\nLike so:",
+        r"**Fig. 1** A line with $a \vert b$.",
+        "## References\n\n- John Gittins. *Indices*. Wiley, 2011.",
+    ],
+)
+def test_each_construct_becomes_plain_markdown(made, line):
+    assert line in prose(made)
+
+
+def test_nothing_of_the_book_s_syntax_is_left_over(made):
+    for pattern in LEFTOVERS:
+        assert not re.search(pattern, outside_code(prose(made)), flags=re.M), pattern
+
+
+def test_a_markdown_reader_sees_the_words_of_the_page(book, made):
+    page = BeautifulSoup(
+        (book / "_build/html/chapters/page.html").read_text(), "html.parser"
+    )
+    article = page.select_one("article.bd-article")
+    for element in article.select(
+        "div.cell pre, .headerlink, .eqno, summary, script, style"
+    ):
+        element.decompose()
+    reader = MarkdownIt("commonmark").enable("table").use(dollarmath_plugin)
+    seen = BeautifulSoup(reader.render(prose(made)), "html.parser").get_text()
+    seen = words(re.sub(r"\\vert ?", "|", seen))
+    parts = article.select("p, li, td, th, dt, h1, h2, figcaption")
+    assert len(parts) > 30
+    assert [p.get_text() for p in parts if words(p.get_text()) not in seen] == []
+
+
+def test_code_cells_are_those_of_the_page_without_outputs(book, made):
+    assert code(made) == code_of((book / "chapters/page.md").read_text())
+    cells = [cell for cell in made.cells if cell.cell_type == "code"]
+    assert len(cells) == 4
+    assert all(cell.outputs == [] and cell.execution_count is None for cell in cells)
+    ids = [cell.id for cell in made.cells]
+    assert ids == [f"cell-{number}" for number in range(1, len(ids) + 1)]
+    assert [cell.metadata.get("tags") for cell in cells] == [
+        ["nbval-ignore-output"],
+        None,
+        ["hide-input"],
+        None,
+    ]
+    assert cells[3].metadata.mystnb.figure.name == "fig-one"
+
+
+def test_the_first_cell_says_what_it_is_and_how_to_install_the_library(made):
+    about = made.cells[0].source
+    assert about.startswith(
+        "This is *A page*, from *The Adaptive Recommender*, version 0.2.0,"
+    )
+    assert "```sh\npip install zoolib-0.2.0-py3-none-any.whl\n```" in about
+
+
+def test_headings_begin_cells_so_that_they_can_be_folded(made):
+    texts = [cell.source for cell in made.cells if cell.cell_type == "markdown"]
+    assert not any(re.search(r"\n#+ ", outside_code(text)) for text in texts)
+
+
+def test_the_notebook_runs_to_its_end(made, tmp_path):
+    ran = NotebookClient(
+        made, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
+    cells = [cell for cell in ran.cells if cell.cell_type == "code"]
+    assert all(cell.execution_count for cell in cells)
+
+
+def test_the_page_offers_the_notebook_before_its_source(book):
+    html = BeautifulSoup(
+        (book / "_build/html/chapters/page.html").read_text(), "html.parser"
+    )
+    files = [link["href"] for link in html.select(".dropdown-download-buttons a[href]")]
+    assert files == [
+        "../_downloads/chapters/page.ipynb",
+        "../_sources/chapters/page.md",
+    ]
+    assert not (book / "_build/html/_downloads/chapters/index.ipynb").exists()
+
+
+def test_links_lead_to_the_public_address_where_there_is_one(book):
+    address = "https://example.org/book/chapters/page.html"
+    page = book / "_build/html/chapters/page.html"
+    notebook = downloads.notebook(page, book / "chapters/page.md", "About.", address)
+    assert f"[Theorem 1]({address}#thm-one)" in prose(notebook)
+    assert "[*A page*](https://example.org/book/chapters/index.html)" in prose(notebook)
+    assert "[0.500](https://example.org/book/chapters/page.html#checked-k)" in prose(
+        notebook
+    )
+
+
+def test_an_interactive_figure_leaves_its_caption_and_says_where_it_is(tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text(
+        '<article class="bd-article"><p>Before.</p><div class="interactive">'
+        '<div class="interactive-stage">stage</div><script>[1]</script>'
+        '<div class="interactive-caption"><p>What it shows.</p></div></div></article>'
+    )
+    text = downloads.Prose().convert_soup(downloads.prepared(page)).strip()
+    assert text.split("\n\n") == [
+        "Before.",
+        "Here the book's web page has a figure with values to change.",
+        "What it shows.",
+    ]
+
+
+def test_a_page_that_hides_a_cell_gives_no_notebook(book):
+    source = book / "chapters/more.md"
+    source.write_text(
+        (book / "chapters/page.md").read_text() + "\n```{code-cell} python\n1\n```\n"
+    )
+    with pytest.raises(
+        ValueError, match=r"^more\.md must show its 5 code cells, each once$"
+    ):
+        downloads.notebook(book / "_build/html/chapters/page.html", source, "")
+
+
+@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+def test_each_chapter_can_be_downloaded(page):
+    path = HTML / "_downloads" / "chapters" / f"{page.stem}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    text = outside_code(prose(notebook))
+    for pattern in LEFTOVERS:
+        assert re.findall(pattern, text, flags=re.M) == []
+    assert code(notebook) == code_of(page.read_text())
+    assert not any(cell.get("outputs") for cell in notebook.cells)
+    numbers = re.findall(r"\*\*Fig\. ([\d.]+)\*\* \S", text)
+    assert len(numbers) == len(set(numbers)) == page.read_text().count("\n  figure:")
+
+
+@pytest.fixture(scope="module")
+def wheel():
+    return HTML / "_downloads" / downloads.WHEEL
+
+
+def test_the_wheel_of_the_book_holds_the_whole_library_and_nothing_else(wheel):
+    listed = subprocess.run(
+        [
+            "git",
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "zoolib",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    files = {
+        name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+        assert held == files
+        assert all(archive.read(name) == (ROOT / name).read_bytes() for name in files)
+
+
+def metadata(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [
+            name for name in archive.namelist() if name.endswith(".dist-info/METADATA")
+        ]
+        return Parser().parsestr(archive.read(name).decode())
+
+
+def test_the_wheel_says_what_it_is(wheel):
+    about = metadata(wheel)
+    assert about["License-Expression"] == "MIT"
+    assert about["Author"]
+    assert about["Summary"]
+    assert "Programming Language :: Python :: 3" in about.get_all("Classifier")
+    assert about.get_payload().startswith("# The Adaptive Recommender")
+
+
+def test_all_that_the_chapters_import_comes_with_the_wheel(wheel):
+    needed = metadata(wheel).get_all("Requires-Dist")
+    names = {re.match(r"[\w.-]+", need)[0] for need in needed if "extra ==" not in need}
+    names = (
+        names - {"scikit-learn"}
+        | {"sklearn"}
+        | set(sys.stdlib_module_names)
+        | {"zoolib"}
+    )
+    for page in chapters():
+        for source in code_of(page.read_text()):
+            for node in ast.walk(ast.parse(source)):
+                found = (
+                    [a.name for a in node.names] if isinstance(node, ast.Import) else []
+                )
+                found += [node.module] if isinstance(node, ast.ImportFrom) else []
+                assert {name.partition(".")[0] for name in found} <= names, source
+
+
+@pytest.fixture(scope="module")
+def library(wheel, tmp_path_factory):
+    return install(wheel, tmp_path_factory.mktemp("installed") / "library")
+
+
+def notebooks(folder, source, *outputs):
+    """A notebook as it is offered, and as it was executed."""
+    cell = nbformat.v4.new_code_cell(source)
+    offered, executed = folder / "page.ipynb", folder / "executed.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), offered)
+    cell.update(execution_count=1)
+    cell.outputs = [
+        nbformat.v4.new_output("stream", name="stdout", text=o) for o in outputs
+    ]
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), executed)
+    return offered, executed
+
+
+def test_a_notebook_runs_outside_the_repository_with_the_wheel(
+    tmp_path, library, capsys
+):
+    source = "import os, zoolib\nprint(os.listdir(), zoolib.ZooplusSimulator(seed=1).n_users)"
+    pair = notebooks(tmp_path, source, "['page.ipynb'] 1000\n")
+    path = taken_along(*pair, tmp_path / "alone", library)
+    assert check(path, timeout_s=60, library=library) == 0
+    assert "2 passed" in capsys.readouterr().out
+
+
+def test_a_library_from_elsewhere_is_found_out(tmp_path, library, capsys):
+    path = taken_along(*notebooks(tmp_path, "pass"), tmp_path / "alone", library)
+    assert check(path, timeout_s=60) == 1  # the one of the repository
+    said = capsys.readouterr().out
+    assert "mismatch 'stdout'" in said
+    assert "1 failed, 1 passed" in said
+
+
+def test_a_notebook_of_another_build_is_refused(tmp_path, library):
+    offered, _ = notebooks(tmp_path, "1")
+    _, executed = notebooks(tmp_path, "2")
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")]), offered
+    )
+    with pytest.raises(
+        ValueError, match=r"^page\.ipynb must hold the code of the book"
+    ):
+        taken_along(offered, executed, tmp_path / "alone", library)
+    assert not (tmp_path / "alone").exists()

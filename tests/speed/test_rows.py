@@ -1,0 +1,76 @@
+"""What is faster stays faster, and computes the same: ratios in a few short rounds, with wide margins.
+
+Promises about time, and about shares of what a machine can do, are reported by `make bench`.
+"""
+
+import pytest
+
+from benchmarks import (
+    contest,
+    linear_agents,
+    neural_agents,
+    retrieval,
+    service,
+    static_recommender,
+)
+from benchmarks.contest import measure, ratio
+
+ROUNDS = 6  # fewer have no interval
+EXACT = 1e-9
+# A row, who is slower in it, by what factor at least, and how far scores may differ.
+ROWS = {
+    "sampling": (static_recommender.sampling_row, {"naive": 10}, EXACT),
+    "training": (static_recommender.training_row, {"naive": 1.3}, EXACT),
+    "disjoint": (
+        linear_agents.disjoint,
+        {"naive": 5, "naive, all arms at once": 1.5},
+        EXACT,
+    ),
+    "float32": (linear_agents.single_precision, {"naive": 10}, 1e-4),
+    "shared": (lambda: linear_agents.shared(50, 29), {"naive": 2}, EXACT),
+    "lockstep": (
+        lambda: linear_agents.lockstep(20),
+        {"one world at a time": 2},
+        EXACT,
+    ),
+    "NeuralUCB": (
+        lambda: neural_agents.neural_ucb(64),
+        {"naive, NumPy": 5, "naive, PyTorch float32": 4},
+        1e-5,
+    ),
+    "neural-linear": (neural_agents.neural_linear, {"naive": 5}, 1e-5),
+    "stacked training": (
+        lambda: neural_agents.stacked_training(20),
+        {"naive": 2, "zoolib, one network": 2},
+        EXACT,
+    ),
+    "exact choice": (
+        lambda: retrieval.exact_row(retrieval.Shop(100_000)),
+        {"naive, all arms at once": 1.3},
+        1e-5,
+    ),
+    "two-stage choice": (
+        lambda: retrieval.two_stage_row(retrieval.Shop(100_000)),
+        {"no shortlist": 2},
+        EXACT,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_computes_the_same_and_faster(name, monkeypatch):
+    monkeypatch.setattr(contest, "LEAST_SECONDS", 0.005)
+    monkeypatch.setattr(retrieval, "N_VISITORS", 20)
+    make, factors, tolerance = ROWS[name]
+    result = measure(make(), ROUNDS)
+    found = {slower: ratio(result, slower) for slower in factors}
+    assert {slower: n for slower, n in found.items() if n < factors[slower]} == {}
+    for one in result["contestants"].values():
+        assert one.get("difference") is None or one["difference"] < tolerance
+
+
+def test_every_part_of_the_service_is_timed(monkeypatch):
+    monkeypatch.setattr(service, "RUNS", 1)
+    (row,) = service.rows(n_visits=20)
+    assert {f"{name}_p99_ms" for name in service.LIMITS} <= set(row.figures)
+    assert min(row.figures.values()) > 0

@@ -1,0 +1,140 @@
+"""Many visits at once are what one after the other would be."""
+
+import numpy as np
+import pytest
+
+from zoolib import Context, LinUCBAgent, RidgePosterior
+
+K, D, N = 4, 3, 60
+shared_or_not = pytest.mark.parametrize("shared", [False, True])
+
+
+def visits(n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(n, K, D))
+    return features, rng.integers(K, size=n), rng.integers(2, size=n).astype(float)
+
+
+def one_by_one(agent, features, arms, rewards):
+    for rows, arm, reward in zip(features, arms, rewards, strict=True):
+        agent.update(Context(0, rows), int(arm), reward)
+
+
+def taught(n=N, **options):
+    agent = LinUCBAgent(K, D, seed=5, **options)
+    one_by_one(agent, *visits(n, seed=1))
+    return agent
+
+
+@shared_or_not
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_choices_are_those_of_each_visit_ties_included(shared, dtype):
+    features, _, _ = visits()
+    features[:, 2] = features[:, 0]
+    for n in (0, N):
+        together, alone = (taught(n, shared=shared, dtype=dtype) for _ in range(2))
+        chosen = together.select_many(features)
+        assert chosen.dtype == np.int64
+        assert chosen.tolist() == [alone.select(Context(0, rows)) for rows in features]
+        assert len(set(chosen)) > 1
+
+
+@shared_or_not
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_batch_teaches_what_its_visits_teach(shared, dtype):
+    together, alone = (taught(shared=shared, dtype=dtype) for _ in range(2))
+    if not shared:
+        for agent in (together, alone):
+            agent.add_arms(1, mean=[1.0, 2.0, 3.0], ridge=4.0)
+            agent.posterior.reset((1,))
+    features, arms, rewards = visits()
+    features = np.concatenate((features, features[:, :1]), axis=1)[:, : together.n_arms]
+    arms[-1] = together.n_arms - 1
+    together.update_many(features, arms, rewards)
+    one_by_one(alone, features, arms, rewards)
+    tolerance = 1e-12 if dtype is np.float64 else 1e-4
+    for name in ("A", "b", "A_inv", "mean"):
+        found, expected = (
+            getattr(agent.posterior, name) for agent in (together, alone)
+        )
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@shared_or_not
+def test_no_visits_are_no_work(shared):
+    agent = taught(shared=shared)
+    before = agent.posterior.A, agent.posterior.mean
+    agent.update_many(*visits(0))
+    np.testing.assert_array_equal(before[0], agent.posterior.A)
+    np.testing.assert_allclose(before[1], agent.posterior.mean)
+    assert agent.select_many(visits(0)[0]).shape == (0,)
+
+
+def changed(**which):
+    """Return what `update_many` takes, with something wrong."""
+    given = dict(zip(("features", "arms", "rewards"), visits(), strict=True)) | which
+    return [given[name] for name in ("features", "arms", "rewards")]
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "error", "words"),
+    [
+        ({"n_worlds": N}, {}, ValueError, "of one world: got n_worlds=60"),
+        ({}, {"features": visits()[0][0]}, ValueError, r"got \(4, 3\)"),
+        ({}, {"features": visits()[0][:, :3]}, ValueError, r"got \(60, 3, 3\)"),
+        ({}, {"features": 1.0}, ValueError, r"shape \(0, 4, 3\): got \(\)"),
+        ({}, {"features": [["a"]]}, TypeError, "features must hold real numbers"),
+        (
+            {},
+            {"features": np.full((N, K, D), np.nan)},
+            ValueError,
+            "features must be finite",
+        ),
+        ({}, {"arms": np.zeros(N)}, TypeError, "arms must hold whole numbers"),
+        ({}, {"arms": np.full(N, K)}, ValueError, "arms must lie in 0 … 3: got 4"),
+        ({}, {"arms": [0]}, ValueError, r"arms must have shape \(60,\): got \(1,\)"),
+        ({}, {"rewards": [0.0]}, ValueError, r"rewards must have shape \(60,\)"),
+        ({}, {"rewards": ["a"] * N}, TypeError, "rewards must hold real numbers"),
+        (
+            {},
+            {"rewards": np.r_[np.zeros(N - 1), np.inf]},
+            ValueError,
+            "rewards must be finite",
+        ),
+        ({"link": "logit"}, {}, ValueError, "forgets nothing.*link='logit'"),
+        ({"discount": 0.97}, {}, ValueError, "forgets nothing.*discount=0.97"),
+        ({"window": 11}, {}, ValueError, "forgets nothing.*window=11"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_teaches_nothing(options, given, error, words):
+    agent = LinUCBAgent(K, D, **options)
+    before = agent.posterior.b
+    with pytest.raises(error, match=words):
+        agent.update_many(*changed(**given))
+    if "features" in given or options.get("n_worlds"):
+        with pytest.raises(error, match=words):
+            agent.select_many(changed(**given)[0])
+    np.testing.assert_array_equal(agent.posterior.b, before)
+
+
+@pytest.mark.parametrize(
+    ("shape", "given", "error", "words"),
+    [
+        ((), {"which": [0, 1]}, ValueError, "which must be given with one leading"),
+        ((2,), {"which": None}, ValueError, "which must be given with one leading"),
+        ((2, 2), {}, ValueError, r"and only then: got shape \(2, 2\)"),
+        ((2,), {"which": [0, 2]}, ValueError, "which must lie in 0 … 1: got 2"),
+        ((2,), {"which": [0]}, ValueError, r"which must have shape \(2,\): got \(1,\)"),
+        ((2,), {"x": 1.0}, ValueError, r"x must have shape \('n', 3\): got \(\)"),
+        ((2,), {"x": np.full((2, D), 1e9)}, np.linalg.LinAlgError, "Singular"),
+        ((2,), {"reward": [0, np.nan]}, ValueError, "reward must be finite: got nan"),
+    ],
+)
+def test_rows_that_do_not_fit_leave_the_posterior(shape, given, error, words):
+    posterior = RidgePosterior(D, 1.0, shape)
+    before = posterior.A, posterior.b, posterior.A_inv, posterior.mean
+    rows = {"x": np.eye(2, D), "reward": [1.0, 0.0], "which": [0, 1]}
+    with pytest.raises(error, match=words):
+        posterior.update_many(**rows | given)
+    after = posterior.A, posterior.b, posterior.A_inv, posterior.mean
+    assert all(map(np.array_equal, before, after))

@@ -1,0 +1,178 @@
+"""Checks of arguments, shared by all packages. Each names the argument, what came and what was wanted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral, Real
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+# What may seed a generator. All of them are reduced to whole numbers: see `as_seed`.
+Seed = int | np.random.SeedSequence | np.random.Generator
+
+
+def as_size(name: str, value: int, least: int = 1) -> int:
+    """Return `value` as an int of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(
+            f"{name} must be a whole number: got {value!r} of type {type(value).__name__}"
+        )
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}: got {value}")
+    return int(value)
+
+
+def as_probability(name: str, value: float) -> float:
+    """Return `value` as a float in [0, 1]."""
+    return _number(name, value, lambda number: 0 <= number <= 1, "lie in [0, 1]")
+
+
+def as_positive(name: str, value: float) -> float:
+    """Return `value` as a finite float above 0."""
+    return _number(
+        name, value, lambda number: 0 < number < np.inf, "be positive and finite"
+    )
+
+
+def as_finite(name: str, value: float) -> float:
+    """Return `value` as a finite float."""
+    return _number(name, value, math.isfinite, "be finite")
+
+
+def as_not_negative(name: str, value: float) -> float:
+    """Return `value` as a finite float of at least 0."""
+    return _number(
+        name, value, lambda number: 0 <= number < np.inf, "be 0 or more and finite"
+    )
+
+
+def as_rate(name: str, value: float) -> float:
+    """Return `value` as a float in (0, 1]."""
+    return _number(name, value, lambda number: 0 < number <= 1, "lie in (0, 1]")
+
+
+def as_level(name: str, value: float) -> float:
+    """Return `value` as a float strictly between 0 and 1."""
+    return _number(
+        name, value, lambda number: 0 < number < 1, "lie strictly between 0 and 1"
+    )
+
+
+def _number(
+    name: str, value: float, holds: Callable[[float], bool], wanted: str
+) -> float:
+    """Return `value` as a float for which `holds` is true: no condition holds for NaN."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(
+            f"{name} must be a number: got {value!r} of type {type(value).__name__}"
+        )
+    if not holds(float(value)):
+        raise ValueError(f"{name} must {wanted}: got {value}")
+    return float(value)
+
+
+def as_seed(name: str, value: Seed) -> int:
+    """Return a seed as a number: an int as it is, else 64 bits of the sequence or generator given."""
+    if isinstance(value, np.random.SeedSequence):
+        value = value.generate_state(1, np.uint64)[0]
+    elif isinstance(value, np.random.Generator):
+        value = value.integers(2**64, dtype=np.uint64)
+    return as_size(name, value, least=0)
+
+
+def as_seeds(
+    name: str, value: Seed | Sequence[Seed], n_worlds: int | None
+) -> list[int]:
+    """Return one seed for each world; a single one serves them all."""
+    n = n_worlds or 1
+    if np.ndim(value) == 0:
+        return [as_seed(name, value)] * n
+    seeds = [as_seed(name, one) for one in value]
+    if len(seeds) != n:
+        raise ValueError(
+            f"{name} must be one seed, or one for each of {n} worlds: got {len(seeds)}"
+        )
+    return seeds
+
+
+def as_one_of(name: str, value: str, known: Iterable[str]) -> str:
+    """Return `value` if it is one of the known names."""
+    if value not in known:
+        raise ValueError(f"{name} must be one of {list(known)}: got {value!r}")
+    return value
+
+
+def as_ids(
+    name: str, value: ArrayLike, n: int, shape: tuple[int, ...] | None = None
+) -> NDArray[np.int64]:
+    """Return `value` as an integer array of the shape wanted, with every entry in 0 … n - 1."""
+    ids = np.asarray(value)
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"{name} must hold whole numbers: got dtype {ids.dtype}")
+    if shape is not None and ids.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}: got {ids.shape}")
+    ids = ids.astype(np.int64, copy=False)
+    # Read without a sign, negative numbers are huge: one comparison finds all that are wrong.
+    wrong = ids.view(np.uint64) >= n
+    if np.count_nonzero(wrong):
+        raise ValueError(f"{name} must lie in 0 … {n - 1}: got {ids[wrong][0]}")
+    return ids
+
+
+def as_pairs(
+    user_id: ArrayLike, n_users: int, product_id: ArrayLike, n_products: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return ids of users and products, checked and broadcast against each other."""
+    users = as_ids("user_id", user_id, n_users)
+    products = as_ids("product_id", product_id, n_products)
+    try:
+        users, products = np.broadcast_arrays(users, products)
+    except ValueError:
+        raise ValueError(
+            f"user_id and product_id must broadcast: got shapes {users.shape} and {products.shape}"
+        ) from None
+    return users, products
+
+
+def as_array(
+    name: str, value: ArrayLike, shape: tuple[int, ...] | None = None
+) -> NDArray:
+    """Return finite real numbers of any type, not copied, if they have the shape wanted."""
+    array = _real(name, value, shape)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite: got NaN or infinity")
+    return array
+
+
+def as_real(
+    name: str, value: ArrayLike, shape: tuple[int, ...] | None
+) -> NDArray[np.float64]:
+    """Return a copy in double precision, NaN included, if it has the shape wanted."""
+    return _real(name, value, shape).astype(np.float64)
+
+
+def _real(name: str, value: ArrayLike, shape: tuple[int, ...] | None) -> NDArray:
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers: got dtype {array.dtype}")
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}: got {array.shape}")
+    return array
+
+
+def every_row(
+    name: str,
+    values: NDArray,
+    held: NDArray[np.bool_],
+    wanted: str,
+    error: type[Exception] = ValueError,
+) -> None:
+    """Refuse values, one a row, of which some do not hold, and name the first row."""
+    if not np.all(held):
+        at = tuple(np.argwhere(~np.atleast_1d(held))[0])
+        row = ", ".join(map(str, at))
+        raise error(
+            f"{name} must {wanted}: got {np.atleast_1d(values)[at]} in row {row}"
+        )

@@ -1,0 +1,304 @@
+"""States: what an object needs to go on exactly as before, as plain data and as bytes.
+
+A state is a dict whose keys are strings. Its values are numbers, strings, booleans, None, arrays, and
+lists and dicts of these. An object's *settings* are the arguments of its constructor, each of which it
+keeps as an attribute of the same name. A state that is another class's, or has an entry that is missing,
+misshapen or refused, raises a TypeError or ValueError that names it; so do bytes that are damaged.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from zoolib._support.checks import as_size
+from zoolib._support.files import write_whole
+
+_ARRAY = "__array__"  # stands in JSON for an array, with its number
+
+
+class Learner:
+    """What learns, and can be written down.
+
+    `_learns` names the attributes that hold what was learnt, beside those of the parent classes: arrays,
+    counts, generators, learners, and lists and dicts of these. In a state they have no underscore in front.
+    An attribute that is None in a new object is taken from the state as it is.
+    """
+
+    _learns: ClassVar[tuple[str, ...]] = ()
+
+    def state(self) -> dict[str, Any]:
+        """Return what was learnt since this object was made, as plain data, copied."""
+        return {
+            name.lstrip("_"): _written(name, getattr(self, name))
+            for name in self._all_it_learns()
+        }
+
+    def _restore(self, learned: dict[str, Any]) -> None:
+        """Take back what was learnt, checked; the object is new."""
+        for name in self._all_it_learns():
+            new = getattr(self, name)
+            found = _restored(learned, name.lstrip("_"), new)
+            # A property shows arrays that live elsewhere and are filled by now.
+            if not isinstance(getattr(type(self), name, None), property):
+                setattr(self, name, found)
+
+    def _all_it_learns(self) -> list[str]:
+        kinds = reversed(type(self).__mro__)
+        return [name for kind in kinds for name in vars(kind).get("_learns", ())]
+
+
+class Stateful(Learner):
+    """A learner with settings: the parent of agents and posteriors.
+
+    Its constructor names each argument, and keeps it as an attribute of the same name.
+    """
+
+    _kinds: ClassVar[dict[str, type[Stateful]]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        Stateful._kinds[cls.__name__] = cls
+
+    def __repr__(self) -> str:
+        """Show the class, and the settings that are not the defaults."""
+        shown = (
+            f"{name}={_short(getattr(self, name))}"
+            for name, parameter in _parameters(type(self)).items()
+            if hasattr(self, name)
+            and not _equal(getattr(self, name), parameter.default)
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def state(self) -> dict[str, Any]:
+        """Return all that this object needs to go on exactly as it would, as plain data, copied.
+
+        Raises
+        ------
+        TypeError
+            If a setting is not plain data.
+        """
+        try:
+            settings = {
+                name: _plain(name, getattr(self, name))
+                for name in _parameters(type(self))
+            }
+        except AttributeError as error:
+            raise TypeError(
+                f"{type(self).__name__} must keep each argument of its constructor: {error}"
+            ) from None
+        return {
+            "class": type(self).__name__,
+            "settings": settings,
+            "learned": super().state(),
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return an object that goes on exactly as the one whose `state` this is.
+
+        Parameters
+        ----------
+        state : dict
+            As `state` returned it, of this class or a class derived from it.
+        """
+        name = entry(state, "class", str)
+        # The library's own classes, loaded when they are first asked for, come before a reader's.
+        public = getattr(importlib.import_module("zoolib"), name, None)
+        kind = cls if name == cls.__name__ else public or Stateful._kinds.get(name)
+        if not (isinstance(kind, type) and issubclass(kind, cls)):
+            raise ValueError(f"state must be that of a {cls.__name__}: got {name!r}")
+        settings, wanted = entry(state, "settings", dict), _parameters(kind)
+        if set(settings) != set(wanted):
+            raise ValueError(
+                f"settings of {name} must be {sorted(wanted)}: got {sorted(settings)}"
+            )
+        thing = kind(
+            **{
+                name: Stateful.from_state(value) if isinstance(value, dict) else value
+                for name, value in settings.items()
+            }
+        )
+        thing._restore(entry(state, "learned", dict))
+        return thing
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state to a file; whatever stood there is replaced when all is written."""
+        blob = to_bytes(self.state())
+        write_whole(path, lambda file: file.write(blob))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Return an object from a file that `save` wrote."""
+        return cls.from_state(from_bytes(Path(path).read_bytes()))
+
+
+def entry(state: dict, name: str, kind: type = object) -> Any:
+    """Return one entry of a state."""
+    if not isinstance(state, dict) or name not in state:
+        got = sorted(state) if isinstance(state, dict) else type(state).__name__
+        raise ValueError(f"state must have an entry {name!r}: got {got}")
+    if not isinstance(state[name], kind):
+        raise ValueError(
+            f"{name} must be of type {kind.__name__}: got {type(state[name]).__name__}"
+        )
+    return state[name]
+
+
+def array(state: dict, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray:
+    """Return an array in a state."""
+    value = np.asarray(entry(state, name))
+    if value.shape != shape or value.dtype != dtype:
+        raise ValueError(
+            f"{name} must have shape {shape} and dtype {np.dtype(dtype)}: "
+            f"got {value.shape} and {value.dtype}"
+        )
+    if not np.isfinite(value).all():
+        raise ValueError(f"{name} must be finite: got NaN or infinity")
+    return value
+
+
+def to_bytes(state: dict) -> bytes:
+    """Return a state as bytes, the same for equal states: an ``.npz`` of its arrays and the rest as JSON."""
+    arrays: list[NDArray] = []
+
+    def place(value: object) -> dict[str, int]:
+        if not isinstance(value, np.ndarray):
+            raise TypeError(f"state must hold plain data: got {type(value).__name__}")
+        arrays.append(value)
+        return {_ARRAY: len(arrays) - 1}
+
+    text = np.frombuffer(json.dumps(state, default=place).encode(), np.uint8)
+    file = io.BytesIO()
+    named = {str(number): value for number, value in enumerate(arrays)}
+    np.savez(file, allow_pickle=False, state=text, **named)
+    return file.getvalue()
+
+
+def from_bytes(blob: bytes) -> dict:
+    """Return the state that `to_bytes` wrote."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(blob)) as file:
+            wrong = file.testzip()  # compares the check sums
+        if wrong:
+            raise ValueError(f"{wrong} is damaged")
+        with np.load(io.BytesIO(blob), allow_pickle=False) as arrays:
+            return json.loads(
+                arrays["state"].tobytes(),
+                object_hook=lambda pairs: (
+                    arrays[str(pairs[_ARRAY])] if _ARRAY in pairs else pairs
+                ),
+            )
+    except (
+        zipfile.BadZipFile,
+        KeyError,
+        ValueError,
+        TypeError,
+        OSError,
+        RuntimeError,
+        EOFError,
+    ) as error:
+        raise ValueError(
+            f"blob must be the bytes of a state: got {len(blob)} bytes ({error})"
+        ) from error
+
+
+def _parameters(kind: type) -> dict[str, inspect.Parameter]:
+    """Return the named parameters of a constructor."""
+    named = inspect.signature(kind).parameters
+    return {
+        name: parameter
+        for name, parameter in named.items()
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    }
+
+
+def _plain(name: str, value: object) -> object:
+    """Return a setting as plain data; an object that has a state is replaced by it."""
+    if isinstance(value, np.dtype):
+        return value.name
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        return [_plain(name, one) for one in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Learner):
+        return value.state()
+    raise TypeError(
+        f"{name} must be plain data to be saved: got {type(value).__name__}"
+    )
+
+
+def _written(name: str, value: object) -> object:
+    """Return what was learnt as plain data."""
+    if isinstance(value, np.random.Generator):
+        return value.bit_generator.state
+    if isinstance(value, dict):
+        return {key: _written(key, one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_written(name, one) for one in value]
+    return _plain(name, value)
+
+
+def _restored(state: dict, name: str, new: Any) -> Any:
+    """Return what `_written` wrote as one entry of a state; arrays and learners are filled in place."""
+    given = entry(state, name)
+    if isinstance(new, Stateful):
+        found = type(new).from_state(entry(state, name, dict))
+        if repr(found) != repr(new):
+            raise ValueError(f"{name} must be that of {new}: got {found}")
+        return found
+    if isinstance(new, Learner):
+        new._restore(entry(state, name, dict))
+    elif isinstance(new, np.ndarray):
+        new[...] = array(state, name, new.shape, new.dtype)
+    elif isinstance(new, np.random.Generator):
+        try:
+            new.bit_generator.state = given
+        except (TypeError, ValueError, KeyError) as error:
+            raise ValueError(
+                f"{name} must hold states of generators: got {given!r:.200}"
+            ) from error
+    elif isinstance(new, dict):
+        entries = entry(state, name, dict)
+        return {key: _restored(entries, key, one) for key, one in new.items()}
+    elif isinstance(new, list | tuple):
+        if not isinstance(given, list) or len(given) != len(new):
+            raise ValueError(
+                f"{name} must be a list of {len(new)} entries: got {given!r:.200}"
+            )
+        return [
+            _restored({name: one}, name, mine)
+            for one, mine in zip(given, new, strict=True)
+        ]
+    elif new is None:
+        return given
+    else:
+        return as_size(name, given, least=0)
+    return new
+
+
+def _equal(value: object, default: object) -> bool:
+    if value is None or default is None:
+        return value is default
+    return value is default or bool(np.array_equal(value, default))
+
+
+def _short(value: object) -> str:
+    if isinstance(value, np.dtype):
+        return repr(value.name)
+    if isinstance(value, np.ndarray) and value.size > 10:
+        return f"<array of shape {value.shape}>"
+    return repr(value.tolist() if isinstance(value, np.ndarray) else value)

@@ -1,0 +1,124 @@
+"""Choosing by chance: from scores to probabilities, and from probabilities to an arm and its propensity.
+
+Agents, the estimators that judge their logs and the service share these few functions, so that a tie is
+a tie for all of them and a logged propensity is exact. See Chapter 5, "Why UCB logs no usable
+propensity".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zoolib._support.checks import as_probability, as_real, every_row
+
+# Scores that differ by less than this part of the best (or of 1) are the same number, rounded differently.
+ROUNDING = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
+# Probabilities may sum to 1 up to this: single precision passes, and no interval is that narrow.
+SUM_TOLERANCE = 1e-6
+
+
+def tied(scores: NDArray, top: NDArray) -> NDArray[np.bool_]:
+    """Tell which scores (..., K) equal the best (...), but for rounding."""
+    least = top - ROUNDING[scores.dtype] * (1 + abs(top))
+    return (scores.T >= least.T).T  # a new axis would take longer
+
+
+def greedy(scores: ArrayLike) -> NDArray[np.float64]:
+    """Return the policy that shows an arm of highest score, arms that tie in equal shares.
+
+    Of M posterior draws ``greedy(draws).mean(axis=0)`` is the policy of Thompson sampling, estimated
+    by the share of draws each arm wins. Choose by `draw` from this very estimate, and its propensities
+    are exact. An arm that won no draw cannot be shown, which `with_floor` mends.
+
+    Parameters
+    ----------
+    scores : array_like, shape (..., K)
+        Scores, such as an agent's; minus infinity for an arm that may not be shown.
+
+    Returns
+    -------
+    ndarray, shape (..., K)
+        Probabilities. Scores closer than rounding are ties.
+
+    Raises
+    ------
+    ValueError
+        If a score is NaN, or the best of a row not finite.
+
+    Examples
+    --------
+    >>> with_floor(greedy([0.2, 0.7, 0.7, 0.1]), epsilon=0.2)
+    array([0.05, 0.45, 0.45, 0.05])
+    """
+    scores = np.asarray(scores)
+    if scores.dtype not in ROUNDING:
+        scores = scores.astype(float)
+    best = scores.max(axis=-1)  # NaN if any is
+    if not np.isfinite(best).all():
+        raise ValueError("scores must have a finite best and no NaN in every row")
+    ties = tied(scores, best)
+    return ties / ties.sum(axis=-1, keepdims=True)
+
+
+def with_floor(policy: ArrayLike, epsilon: float) -> NDArray[np.float64]:
+    r"""Return :math:`(1 - \varepsilon)\, \pi + \varepsilon / K`: no arm falls below the floor.
+
+    Parameters
+    ----------
+    policy : array_like, shape (..., K)
+        Probabilities, each row summing to 1.
+    epsilon : float
+        Share of visits that get an arm drawn from all K, in [0, 1].
+
+    Returns
+    -------
+    ndarray, shape (..., K)
+    """
+    policy = as_policy("policy", policy)
+    epsilon = as_probability("epsilon", epsilon)
+    return (1 - epsilon) * policy + epsilon / policy.shape[-1]
+
+
+def draw(
+    policy: ArrayLike, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Draw an arm from each row of a policy, and return it with the propensity to log.
+
+    Parameters
+    ----------
+    policy : array_like, shape (..., K)
+        Probabilities, each row summing to 1.
+    rng : numpy.random.Generator
+        Source of one uniform number a row.
+
+    Returns
+    -------
+    arm : ndarray of int, shape (...)
+        Never one of probability 0.
+    propensity : ndarray, shape (...)
+        Its probability.
+    """
+    policy = as_policy("policy", policy)
+    arm = pick(policy, rng.random(policy.shape[:-1]))
+    return arm, np.take_along_axis(policy, arm[..., None], axis=-1)[..., 0]
+
+
+def pick(policy: NDArray[np.float64], uniform: ArrayLike) -> NDArray[np.int64]:
+    """Return the arm on which a uniform number in [0, 1) falls, for probabilities (..., K)."""
+    edges = policy.cumsum(axis=-1)
+    return (np.asarray(uniform)[..., None] * edges[..., -1:] < edges).argmax(axis=-1)
+
+
+def as_policy(
+    name: str, value: ArrayLike, shape: tuple[int, ...] | None = None
+) -> NDArray[np.float64]:
+    """Return probabilities (..., K), if each row of them is."""
+    policy = as_real(name, value, shape)
+    if policy.ndim == 0 or policy.size == 0:
+        raise ValueError(f"{name} must have shape (..., K): got {policy.shape}")
+    least = policy.min(axis=-1)  # NaN if any is
+    every_row(name, least, least >= 0, "hold probabilities of 0 or more")
+    total = policy.sum(axis=-1)
+    every_row(name, total, abs(total - 1) <= SUM_TOLERANCE, "sum to 1 in every row")
+    return policy

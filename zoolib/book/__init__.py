@@ -1,0 +1,7 @@
+"""The book's own tools: claims, listings, figures, exercises that check themselves, and recorded runs."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__, submodules=["claims", "exercises", "plots"]
+)

@@ -1,0 +1,239 @@
+"""What a chapter needs to speak to its reader: claims that are checked, and listings that are true.
+
+A claim is a sentence of the book with a number in it. `claim` checks the number against the bound
+that the sentence states, stops the build when it does not hold, and leaves a record from which the
+book takes the number that it prints and the page that lists every claim.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import math
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zoolib._support.checks import as_finite
+from zoolib._support.notebook import in_notebook
+from zoolib.experiments.estimates import Estimate
+
+if TYPE_CHECKING:
+    from IPython.display import Markdown
+
+
+# Where sweeps and timings are kept that take longer than a page may.
+RECORDS = Path(__file__).parent / "records"
+# How the line begins that a claim prints; the book's pages leave these lines out.
+PRINTED = "claim "
+# Before a claim's key and a figure's name, among the names that a notebook glues.
+RECORD_PREFIX = "claim:"
+FIGURE_PREFIX = "figure:"
+# How the sentence of a claim compares: that its number is an amount, and in which sense.
+AMOUNT = re.compile(
+    r"\bby (this|so)( factor)?\b|, in (points|clicks)\b"
+    r"|\b(this|so (many|much)) (\w+ )?(points|clicks|percentage|share|more|less|fewer)\b"
+)
+DIRECTED = re.compile(
+    r"\b(ahead|behind|more|less|fewer|higher|lower|larger|smaller|longer|shorter|faster|slower"
+    r"|exceeds|falls?|rises?|raises?|adds?|gains?|brings?|worth|loses?|lost|costs|leads?)\b"
+)
+DIFFERS = re.compile(r"\b(differs?|changes?|minus|off)\b")
+CAPPED = re.compile(r"\b(at most|less than this|only (this|so))\b")
+FLOORED = re.compile(r"\bat least\b")
+
+
+def claim(
+    key: str,
+    sentence: str,
+    value: float | Estimate,
+    *,
+    above: float | None = None,
+    below: float | None = None,
+    equals: float | None = None,
+    fmt: str = ".3f",
+    seeds: Sequence[int] | None = None,
+) -> None:
+    """Check a claim, print it, and record it for the page of claims.
+
+    In the prose, ``{claim}`key``` prints the value, ``{claim}`key interval``` its interval.
+
+    Parameters
+    ----------
+    key : str
+        Short name, unique in the book.
+    sentence : str
+        What is claimed, in words that stand alone. Its words of comparison must fit the bound:
+        "ahead by so many points" needs an amount above zero, "differs by" a margin on both sides.
+    value : float or Estimate
+        The number. With an `Estimate` the whole interval must keep the bound, not only its mean.
+    above, below, equals : float, optional
+        The bound: at least one, or the claim could not fail.
+    fmt : str, default ".3f"
+        Format of the value, for example ``".1%"``.
+    seeds : sequence of int, optional
+        Seeds of the worlds behind the value; omitted for what holds without chance.
+
+    Raises
+    ------
+    AssertionError
+        If the claim does not hold.
+    ValueError
+        If no bound is given, or one that does not check the sentence.
+    """
+    bounds = {"above": above, "below": below, "equal to": equals}
+    bounds = {name: bound for name, bound in bounds.items() if bound is not None}
+    if not bounds:
+        raise ValueError(f"claim {key!r} needs a bound: above, below or equals")
+    if wanted := _unbound(sentence, above, below, equals):
+        raise ValueError(f"claim {key!r} says {sentence!r}: its bound must {wanted}")
+    if not isinstance(value, Integral):
+        fmt = f"z{fmt}"  # what rounds to zero is printed without a sign
+    mean, low, high, interval = value, value, value, ""
+    if isinstance(value, Estimate):
+        mean, low, high = value.mean, value.low, value.high
+        interval = f"{low:{fmt}} to {high:{fmt}}"
+    held = " and ".join(f"{name} {bound:{fmt}}" for name, bound in bounds.items())
+    seeds = [] if seeds is None else [int(seed) for seed in seeds]
+    line = f"{key}: {value:{fmt}}"
+    if seeds:
+        line += f", {len(seeds)} worlds" if len(seeds) > 1 else f", seed {seeds[0]}"
+    # Comparisons with NaN are false, so it keeps no bound.
+    kept = [
+        above is None or low > above,
+        below is None or high < below,
+        equals is None or math.isclose(low, equals, rel_tol=1e-9, abs_tol=1e-12),
+    ]
+    if not all(kept):
+        raise AssertionError(
+            f"the claim does not hold: {sentence} Found {line}; wanted {held}"
+        )
+    print(f"{PRINTED}{line}, must be {held}")
+    record = {
+        "sentence": sentence,
+        "value": f"{mean:{fmt}}",
+        "interval": interval,
+        "held": held,
+        "seeds": seeds,
+        # For the drawing beside it; an interval may have an open end.
+        "range": [float(x) if math.isfinite(x) else None for x in (low, mean, high)],
+        "above": None if above is None else float(above),
+        "below": None if below is None else float(below),
+    }
+    _glue(f"{RECORD_PREFIX}{key}", record)
+
+
+def _unbound(
+    sentence: str, above: float | None, below: float | None, equals: float | None
+) -> str:
+    """Say what a claim's bound must do to check its sentence, or nothing if it does.
+
+    "At most" needs an upper bound, "at least" a lower one. Two things of which one is ahead by so
+    much need a bound that keeps the amount above zero, a factor above one. Two that differ by so
+    much need a bound on either side of zero, or a margin around it.
+    """
+    lower, upper = (above, below) if equals is None else (equals, equals)
+    amount, kept, wanted = AMOUNT.search(sentence), True, ""
+    if CAPPED.search(sentence):
+        kept, wanted = upper is not None, "be below something"
+    elif FLOORED.search(sentence):
+        kept, wanted = lower is not None, "be above something"
+    elif amount and DIFFERS.search(sentence):
+        margin = lower is not None and upper is not None
+        above_zero = lower is not None and lower >= 0
+        below_zero = upper is not None and upper <= 0
+        kept = margin or above_zero or below_zero
+        wanted = "exclude zero or be a margin around it"
+    elif amount and DIRECTED.search(sentence):
+        least = 1 if amount[0].endswith("factor") else 0
+        kept = lower is not None and lower >= least
+        wanted = f"be above {least} or more"
+    return "" if kept else wanted
+
+
+def _glue(name: str, record: dict[str, Any]) -> None:
+    """Leave a record in the notebook. Outside one, do nothing."""
+    if not in_notebook():
+        return
+    try:
+        from myst_nb import glue
+    except ImportError:  # a notebook without the book's tooling still runs
+        return
+    text = json.dumps(record, separators=(",", ":"), allow_nan=False)
+    glue(name, text, display=False)
+
+
+def publish(name: str, data: Mapping[str, Any]) -> None:
+    """Hand data to an interactive figure of the page, which the directive ``{interactive}`` places.
+
+    Parameters
+    ----------
+    name : str
+        Name of the figure, which is that of its script.
+    data : mapping
+        Strings to plain data: numbers, strings, None, NumPy arrays, and lists and mappings of
+        these. Numbers are finite and kept to six digits, so that the page stays small.
+    """
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"name must be a string that is not empty: got {name!r}")
+    if not isinstance(data, Mapping):
+        raise TypeError(f"data must be a mapping: got {type(data).__name__}")
+    _glue(f"{FIGURE_PREFIX}{name}", _plain("data", data))
+
+
+def _plain(where: str, value: Any) -> Any:
+    """Return plain JSON data; `where` names the place in errors."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"{where} must have strings as keys: got {key!r}")
+        return {key: _plain(f"{where}[{key!r}]", item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(f"{where}[{at}]", item) for at, item in enumerate(value)]
+    if isinstance(value, float):
+        return float(f"{as_finite(where, value):.6g}")
+    if value is None or isinstance(value, str | int):
+        return value
+    raise TypeError(
+        f"{where} must be numbers, strings, None, arrays, lists or mappings: "
+        f"got {type(value).__name__}"
+    )
+
+
+def listing(*things: Callable[..., Any] | type) -> Markdown:
+    """Show the source of library code as it is, without its docstrings.
+
+    Parameters
+    ----------
+    *things : function, method or class
+        What to show, in order.
+
+    Returns
+    -------
+    IPython.display.Markdown
+        A fenced listing: the book and JupyterLab both render it.
+    """
+    from IPython.display import Markdown
+
+    sources = [textwrap.dedent(inspect.getsource(thing)) for thing in things]
+    listings = "\n\n".join(map(_without_docstrings, sources))
+    return Markdown(f"```python\n{listings}\n```")
+
+
+def _without_docstrings(source: str) -> str:
+    """Drop the docstrings, keep everything else, comments included, as it stands."""
+    lines = dict(enumerate(source.splitlines(), 1))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
+            docstring = node.body[0]
+            for number in range(docstring.lineno, docstring.end_lineno + 1):
+                del lines[number]
+    return "\n".join(lines.values()).strip("\n")

@@ -1,0 +1,416 @@
+"""Judges of the exercises of Chapter 2, "LinUCB: learning while serving"."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import integrate, optimize, stats
+
+from zoolib.agents import Context, LinUCBAgent
+from zoolib.book.exercises.judging import (
+    Function,
+    answer,
+    exercise,
+    expect,
+    expect_callable,
+    expect_close,
+    numbers,
+)
+from zoolib.experiments.arena import run_experiment
+from zoolib.world.simulator import CLICK_PROBABILITIES
+
+N_PERSONAS, N_CATEGORIES = 4, 5
+N_FEATURES = N_PERSONAS + N_CATEGORIES
+N_WORLDS = 20
+
+
+@exercise(
+    "ex-greedy-trap",
+    wanted="the probability of the start, and a function of two arrays, the visits and the clicks of one "
+    "product by persona, that returns its four scores for α = 0 and λ = 1",
+)
+def _greedy_trap(start: float, zero_scores: Function) -> None:
+    food, toy = 0.40, 0.50
+    hint = "Multiply: the food is clicked, and the toy is not."
+    mistakes = {
+        "That is the start that favours the toy.": (1 - food) * toy,
+        "And the toy is not clicked.": food,
+    }
+    expect_close(start, food * (1 - toy), hint, mistakes=mistakes)
+    for visits, clicks in (
+        ([3, 0, 5, 1], [1, 0, 2, 0]),
+        ([1, 0, 0, 0], [1, 0, 0, 0]),
+        ([7, 2, 0, 4], [0, 0, 0, 0]),
+    ):
+        n, k = np.array(visits), np.array(clicks)
+        *persona, category = _ridge_weights(n, k)
+        mistakes = {
+            "The category has a weight, too.": k / (1 + n),
+            "The ridge is missing.": k / np.maximum(n, 1),
+            "That is the weight of the persona alone.": persona,
+        }
+        hint = f"For visits {visits} and clicks {clicks}: the category's weight is in each score, too."
+        found, right = answer(zero_scores, n, k), np.array(persona) + category
+        expect_close(found, right, hint, mistakes=mistakes)
+
+
+def _ridge_weights(visits: NDArray[np.int64], clicks: NDArray[np.int64]) -> NDArray:
+    """Solve the normal equations of one product: a weight for each persona, and one for the category."""
+    x = np.column_stack((np.eye(N_PERSONAS), np.ones(N_PERSONAS)))
+    rows = x.repeat(visits, axis=0)
+    A = np.eye(N_PERSONAS + 1) + rows.T @ rows
+    return np.linalg.solve(A, x.T @ clicks)
+
+
+@exercise(
+    "ex-ridge-fractions",
+    wanted="the ridge λ for which the banner has its true weight, and the dog owner's weight for it",
+)
+def _ridge_fractions(ridge: float, dog: float) -> None:
+    def weights(of: float) -> NDArray[np.float64]:
+        """Stack the 100 visits, and under them the ridge as imaginary ones; then least squares."""
+        visits = np.column_stack([np.ones(100), np.arange(100) == 0])
+        rows = np.vstack([visits, np.sqrt(of) * np.eye(2)])
+        clicks = np.concatenate([np.arange(100) < 20, [0, 0]])
+        return np.linalg.lstsq(rows, clicks, rcond=None)[0]
+
+    right = optimize.brentq(lambda of: weights(of)[1] - 0.1, 1e-6, 100, xtol=1e-12)
+    hint = "Solve the two equations of the ridge for the banner's weight, and set it to its truth."
+    two = "The quadratic equation has two solutions, and a ridge is positive."
+    both = "The ridge stands in both entries of the diagonal."
+    mistakes = {two: -91 - right, both: (80 - 9.9) / 10}
+    expect_close(ridge, right, hint, within=5e-3, mistakes=mistakes)
+    mistakes = {
+        "That is the truth. Does the ridge leave it alone?": 0.2,
+        "That is the weight without a ridge.": weights(0)[0],
+        "That is the banner's weight.": 0.1,
+    }
+    hint = "Put your ridge into the dog owner's weight."
+    expect_close(dog, weights(right)[0], hint, within=1e-4, mistakes=mistakes)
+
+
+@exercise(
+    "ex-mean-update",
+    wanted="a function of the old inverse of A, the old mean, x and r that returns the new mean",
+)
+def _mean_update(moved_mean: Function) -> None:
+    rng = np.random.default_rng(4)
+    for d in (2, 6):
+        rows = rng.normal(size=(11, d))
+        A, b = np.eye(d) + rows.T @ rows, rng.normal(size=d)
+        A_inv, x, r = np.linalg.inv(A), rng.normal(size=d), rng.normal()
+        mean, u = A_inv @ b, A_inv @ x
+        step, width = r - x @ mean, x @ u
+        mistakes = {
+            "Subtract what was predicted.": mean + r / (1 + width) * u,
+            "The denominator is missing.": mean + step * u,
+            "The denominator is 1 plus the squared width.": mean + step / width * u,
+            "The direction is u, not x.": mean + step / (1 + width) * x,
+            "The sign of the surprise is turned.": mean - step / (1 + width) * u,
+            "That is the step alone: add it to the old mean.": step / (1 + width) * u,
+            "You divide twice.": mean + step / (1 + width) ** 2 * u,
+        }
+        hint = "Compare with the theorem, factor by factor: the direction, the surprise, the denominator."
+        right = np.linalg.solve(A + np.outer(x, x), b + r * x)
+        found = answer(moved_mean, A_inv, mean, x, r)
+        expect_close(found, right, hint, within=1e-8, mistakes=mistakes)
+
+
+@exercise(
+    "ex-coverage",
+    wanted="a function of n and p that returns the share of 10,000 runs or more whose interval contains p",
+)
+def _coverage(found: Function) -> None:
+    cases = [(n, p) for p in (0.05, 0.5) for n in (5, 20, 200)]
+    hint = f"x holds two ones, λ is 1, and the interval reaches two σ w(x) to each side. Compared: {cases}."
+
+    def exact(**mistake: float) -> list[float]:
+        return [_exact_coverage(n, p, **mistake) for n, p in cases]
+
+    mistakes = {
+        "One width to each side is too short: take two.": exact(widths=1),
+        "Fewer than 10,000 runs, or the ridge is missing.": exact(ridge=1e-9),
+        "The root of the squared width is missing.": exact(power=1),
+        "σ is the root of p (1 - p).": exact(noise_power=1),
+        "The width is in units of σ: multiply.": exact(noise_power=0),
+        "x holds two ones.": exact(ones=1),
+    }
+    shares = [numbers(answer(found, n, p), (), hint) for n, p in cases]
+    expect_close(shares, exact(), hint, within=0.02, mistakes=mistakes)
+
+
+def _exact_coverage(
+    n: int, p: float, widths=2, ridge=1, power=0.5, noise_power=0.5, ones=2
+) -> float:
+    """Add up the probabilities of the numbers of clicks for which the interval contains p."""
+    clicks = np.arange(n + 1)
+    squared_width = np.linalg.inv(ridge * np.eye(ones) + n).sum()  # x holds ones only
+    sigma = (p * (1 - p)) ** noise_power
+    inside = np.abs(clicks * squared_width - p) <= widths * sigma * squared_width**power
+    return float(stats.binom.pmf(clicks, n, p)[inside].sum())
+
+
+@exercise(
+    "ex-theory-alpha",
+    wanted="a function of n that returns the α of the theory, for n visits of each persona",
+)
+def _theory_alpha(alpha: Function) -> None:
+    norm = np.linalg.norm([taste["Dog Toy"] for taste in CLICK_PROBABILITIES.values()])
+    confidence = 2 * np.log(1 / 0.05)
+    for n in (10, 100, 1000):
+
+        def bound(*eigenvalues: float, visits: float = n) -> float:
+            """Return the bound on the noise if DᵀD is n times a matrix with these eigenvalues, and zeros."""
+            log_det = np.log1p(visits * np.array(eigenvalues)).sum()
+            return np.sqrt(confidence + log_det) / 2
+
+        noise, of_all = bound(1, 1, 1, 5), bound(1, 1, 1, 5, visits=n / 4)
+        once = np.sqrt(noise**2 - confidence / 8)
+        mistakes = {
+            "The norm of the weights is missing.": noise,
+            "σ is one half.": 2 * noise + norm,
+            "The norm is the root of the sum of squares.": noise + norm**2,
+            "Under the root, log(1/δ) stands twice.": once + norm,
+            "The determinant's logarithm is missing.": bound() + norm,
+            "Each of the four personas was shown the product n times.": bound(2) + norm,
+            "That is n visits in all: each of the four personas has n.": of_all + norm,
+        }
+        hint = f"For n = {n}: compute σ, the two terms under the root, and the norm of the weights one by one."
+        found = answer(alpha, n)
+        expect_close(found, noise + norm, hint, within=1e-6, mistakes=mistakes)
+
+
+@exercise(
+    "ex-own-agent",
+    wanted="a class whose objects are made with the number of random visits, and the regrets after 10,000 "
+    "steps with 2,000 of them and with 200, two rows of one number per world",
+)
+def _own_agent(agent: Function, regrets: ArrayLike) -> None:
+    expect_callable(agent, "Hand over the class, not an object of it.")
+    n_explore = 1_000
+    played = agent(n_explore)
+    for method in ("select", "update"):
+        expect(hasattr(played, method), f"The agent needs a method {method}.")
+    arms = [_play(played, step % N_PERSONAS, step) for step in range(n_explore)]
+    least, most = np.sort(np.bincount(arms, minlength=N_ARMS))[[0, -1]]
+    hint = f"In {n_explore} visits all products are equally likely; yours were shown {least} to {most} times."
+    # Each of 50 products is expected 20 times; five standard deviations more are not.
+    expect(least > 0 and most < 20 + 5 * np.sqrt(20), hint)
+    for persona in range(N_PERSONAS):
+        categories = {_CATEGORY[_play(played, persona, step)] for step in range(200)}
+        hint = "Then show each persona the category with most clicks per visit of this persona."
+        if categories == {_OFTEN}:
+            hint = "That is the category with the most clicks: divide by the visits."
+        elif len(categories) > 1:
+            hint = f"After {n_explore} visits commit: a persona was shown several categories."
+        expect(categories == {_BEST[persona]}, hint)
+    _judge_regrets(regrets)
+
+
+# A shop without chance: for each persona, a category of four products is always clicked, and another one,
+# of 22, every third time, so that it has more clicks per category and fewer per visit.
+N_ARMS = 50
+_CATEGORY = np.repeat(np.arange(N_CATEGORIES), [4, 22, 4, 4, 16])
+_BEST, _OFTEN = (0, 2, 3, 0), 1
+
+
+def _play(agent: Any, persona: int, step: int) -> int:
+    """Let an agent choose for a persona, and learn what this shop answers."""
+    is_persona = np.tile(np.eye(N_PERSONAS)[persona], (N_ARMS, 1))
+    features = np.hstack((is_persona, np.eye(N_CATEGORIES)[_CATEGORY]))
+    context = Context(persona, features)
+    arm = int(agent.select(context))
+    often = _CATEGORY[arm] == _OFTEN and step // N_PERSONAS % 3 == 0
+    agent.update(context, arm, int(_CATEGORY[arm] == _BEST[persona] or often))
+    return arm
+
+
+def _judge_regrets(regrets: ArrayLike) -> None:
+    """Bound mean regrets from below by what random visits give up, less ten standard errors."""
+    hint = "Two rows are wanted, 2,000 random visits and 200, of one number per world."
+    means = numbers(regrets, (2, N_WORLDS), hint).mean(axis=1)
+    table = np.array([list(taste.values()) for taste in CLICK_PROBABILITIES.values()])
+    gaps = table.max(axis=1, keepdims=True) - table
+    for mean, n_random in zip(means, (2_000, 200), strict=True):
+        least = n_random * gaps.mean() - 10 * gaps.std() * np.sqrt(n_random / N_WORLDS)
+        hint = (
+            f"With {n_random} random visits a mean regret of {mean:.0f} cannot be: add up the expected clicks "
+            "given up over 10,000 steps, and hand over the 2,000 visits first."
+        )
+        expect(least < mean < 10_000 * gaps.mean(), hint)
+
+
+@exercise(
+    "ex-clock",
+    wanted="a subclass of LinUCBAgent, and what it showed, of shape (20, 20,000)",
+)
+def _clock(agent: type[LinUCBAgent], arms: ArrayLike) -> None:
+    _expect_linucb(agent)
+    _judge_clock(agent(3, 4, alpha=0.3))
+    hint = "The arms of twenty worlds and 20,000 steps are wanted: history.arm[0]."
+    found = numbers(arms, (N_WORLDS, 20_000), hint)
+    again = agent(50, N_FEATURES, alpha=0.3, n_worlds=1)
+    replayed = run_experiment([again], [0], n_steps=300, progress=False)
+    hint = "In the world of seed 0 your class shows other products: play the seeds 0 … 19 with α = 0.3."
+    expect(np.array_equal(found[0, :300], replayed.arm[0, 0]), hint)
+
+
+def _expect_linucb(agent: object) -> None:
+    """Expect a subclass of the library's agent."""
+    derived = isinstance(agent, type) and issubclass(agent, LinUCBAgent)
+    expect(derived, "Derive your class from LinUCBAgent.")
+
+
+def _judge_clock(agent: LinUCBAgent) -> None:
+    """Compare the posterior with sums in which each row counts γ to the power of the steps since."""
+    gamma, steps = 0.9998, np.arange(40)
+    context = Context(0, np.random.default_rng(2).normal(size=(3, 4)))
+    arm, reward = steps % 2, steps % 3 == 0
+    for a, r in zip(arm, reward, strict=True):
+        agent.update(context, int(a), int(r))
+
+    def sums(gamma: float, of_ridge: NDArray, passed: NDArray) -> NDArray:
+        """Return A of all arms if rows and ridge count γ to the power of the steps passed."""
+        A = gamma ** of_ridge[:, None, None] * np.eye(4)
+        for a, age in zip(arm, passed, strict=True):
+            A[a] += gamma**age * np.outer(context.features[a], context.features[a])
+        return A
+
+    since, all_steps = len(steps) - 1 - steps, np.full(3, len(steps))
+    right, late = sums(gamma, all_steps, since), sums(gamma, all_steps, since + 1)
+    by_arm = sums(gamma, np.array([20, 20, 0]), since // 2)
+    hint = "At each step all arms forget by the factor γ = 0.9998, and then the arm that was played learns."
+    mistakes = {
+        "Nothing is forgotten. Does learn call posterior.decay?": sums(
+            1, all_steps, since
+        ),
+        "Here the arm's clock ticks: all arms forget at every step.": by_arm,
+        "Decay first and learn then: the newest row has not aged.": late,
+    }
+    expect_close(agent.posterior.A, right, hint, mistakes=mistakes)
+    clicks = np.zeros((3, 4))
+    np.add.at(clicks, arm, (gamma**since * reward)[:, None] * context.features[arm])
+    hint = "Rewards are forgotten as rows are: does the agent learn each reward once?"
+    expect_close(agent.posterior.b, clicks, hint)
+
+
+@exercise(
+    "ex-price-forgetting",
+    wanted="a function of the discount, the seeds and the number of steps that returns the share of the oracle "
+    "over the second half of the steps, one number per seed",
+)
+def _price_forgetting(late_share: Function) -> None:
+    seeds, n_steps = [3, 1], 120
+
+    def shares(discount: float, start: int = 60, alpha: float = 0.35) -> NDArray:
+        """Play the worlds one by one, and add up the clicks."""
+        found = []
+        for seed in seeds:
+            agent = LinUCBAgent(50, 9, alpha=alpha, discount=discount, n_worlds=1)
+            history = run_experiment([agent], [seed], n_steps, progress=False)
+            earned, best = history.expected_reward[0, 0], history.optimal_reward[0, 0]
+            found.append(sum(earned[start:]) / sum(best[start:]))
+        return np.array(found)
+
+    for discount in (1.0, 0.9):
+        right = shares(discount)
+        mistakes = {
+            "Take the second half of the steps.": partial(shares, discount, start=0),
+            "No discount: hand it to the agent.": partial(shares, 1.0),
+            "That is another α: 0.35 is wanted.": partial(shares, discount, alpha=1.0),
+            "The numbers come in the order of the seeds.": right[::-1],
+        }
+        hint = f"With discount {discount}: α = 0.35 in calm worlds, clicks over the oracle's, second half only."
+        found = answer(late_share, discount, seeds, n_steps)
+        expect_close(found, right, hint, mistakes=mistakes)
+
+
+@exercise(
+    "ex-ties",
+    wanted="a class that is made as LinUCBAgent is, and for each world the share of the choices that agree",
+)
+def _ties(agent: type[LinUCBAgent], agree: ArrayLike) -> None:
+    _expect_linucb(agent)
+    noisy, library = (a(4, 4, alpha=1.5, n_worlds=2) for a in (agent, LinUCBAgent))
+    context = Context([0, 0], np.broadcast_to(np.eye(4), (2, 4, 4)))
+    hint = "select returns one arm for each of two worlds. Take the argmax over the last axis."
+    tied = numbers([noisy.select(context) for _ in range(200)], (200, 2), hint)
+    hint = "Four arms tie, and each should be shown about as often: draw new noise at each choice."
+    expect(all((tied == arm).sum(axis=0).min() > 20 for arm in range(4)), hint)
+    hint = "Both worlds get the same noise: draw one number for each score."
+    expect(np.any(tied[:, 0] != tied[:, 1]), hint)
+    # Arm 0 comes ahead of those never shown by a millionth, arm 2 falls behind by much.
+    ahead = 2 * (1.5 - 1.5 / np.sqrt(2) + 1e-6)
+    for learner in (noisy, library):
+        learner.update(context, [0, 0], [ahead, ahead])
+        learner.update(context, [2, 2], [0.0, 0.0])
+    hint = "The noise belongs into select: the scores stay those of the library."
+    expect_close(noisy.scores(context), library.scores(context), hint)
+    hint = "An arm was shown whose score is not the highest: the noise is too large."
+    expect(not np.any([noisy.select(context) for _ in range(50)]), hint)
+
+    hint = "A share for each of 20 worlds is wanted, between 0 and 1: divide by the 5,000 steps."
+    shares = numbers(agree, (N_WORLDS,), hint, low=1e-9, high=1)
+    expect(np.all(shares < 1), "The two agree in everything. Is it one agent twice?")
+
+
+@exercise(
+    "ex-projection",
+    wanted="for m = 50, 200 and 800 the root mean square error of an inner product, and the factor saved in an "
+    "update, two arrays of three numbers",
+)
+def _projection(errors: ArrayLike, savings: ArrayLike) -> None:
+    m, d = np.array([50, 200, 800]), 1000
+    hint = "Errors of inner products of unit vectors are small. The entries of P have variance 1/m."
+    numbers(errors, (3,), hint, high=1)
+    # Of independent unit vectors, the projected inner product has a variance of 1/m, and hardly more.
+    right = 1 / np.sqrt(m)
+    hint = "Draw at least 50 unit vectors, and compare all pairs before and after the projection."
+    mistakes = {"The entries of P are too small: all is shrunk. Take 1/√m.": d**-0.5}
+    expect_close(errors, right, hint, within=0.15 * right, mistakes=mistakes)
+    factor = d**2 / (m**2 + m * d)
+    hint = "Divide the operations of an update in d dimensions by those in m."
+    mistakes = {
+        "The projection costs something, too: m d operations.": d**2 / m**2,
+        "An update takes the square of the dimension.": d / m,
+    }
+    expect_close(savings, factor, hint, within=0.06, mistakes=mistakes)
+
+
+@exercise(
+    "ex-logistic",
+    wanted="the root mean square errors of the ridge and of the logistic regression against the true "
+    "probabilities, and the share of the linear predictions that are no probabilities",
+)
+def _logistic(linear_error: float, logistic_error: float, outside: float) -> None:
+    """Find the line by its moments over uniform prices: that of least squares from endless data."""
+
+    def truth(price: ArrayLike) -> NDArray[np.float64]:
+        return 1 / (1 + np.exp(8 * np.asarray(price) - 4))
+
+    def mean(of: Function) -> float:
+        return integrate.quad(of, 0, 1)[0]
+
+    slope = 12 * mean(lambda s: (s - 0.5) * truth(s))
+    line = np.poly1d([slope, mean(truth) - slope / 2])
+    of_line = np.sqrt(mean(lambda s: (line(s) - truth(s)) ** 2))
+    of_clicks = np.sqrt(mean(lambda s: truth(s) * (1 - truth(s))))
+    models = ("linear", linear_error, of_line), ("logistic", logistic_error, 0.02)
+    for (name, found, right), (_, _, other) in zip(models, models[::-1], strict=True):
+        hint = f"The {name} model: with intercept, the root of the mean squared difference from the truth."
+        mistakes = {
+            "Compare with the true probability, not with the click.": of_clicks,
+            "Is it the order, ridge first, and the root of the mean square?": other,
+        }
+        expect_close(found, right, hint, within=0.02, mistakes=mistakes)
+    hint = "An error of zero cannot be learnt from 2,000 visits: predict with the fitted model."
+    expect(logistic_error > 0, hint)
+    numbers(outside, (), "A share is wanted, not a number of visits.", high=1)
+    predicted = line(np.linspace(0, 1, 100_001))
+    share = np.mean((predicted < 0) | (predicted > 1))
+    hint = "Count the linear predictions below zero and those above one, and divide by 2,000."
+    mistakes = {"Those are one side only: below zero and above one.": share / 2}
+    expect_close(outside, share, hint, within=0.05, mistakes=mistakes)

@@ -1,0 +1,295 @@
+"""Judges of the exercises of Chapter 1, "The static recommender"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy import integrate, stats
+from sklearn.model_selection import train_test_split
+
+from zoolib.book.exercises.judging import (
+    Function,
+    answer,
+    exercise,
+    expect,
+    expect_close,
+    numbers,
+)
+from zoolib.models.recommender import MLPRecommender
+from zoolib.world.simulator import SHOCK_1, SHOCK_2, ZooplusSimulator
+
+N_WORLDS = 20
+ENDS = (0, N_WORLDS - 1)  # the worlds that are judged where twenty would take long
+PER_WORLD = "One number per world is wanted, in the order of the seeds 0 … 19."
+IN_CLICKS = "That is a value in clicks per visit: divide by the oracle's."
+IN_BITS = "That is in bits: take natural logarithms."
+
+
+@cache
+def _split(seed: int) -> tuple[ZooplusSimulator, pd.DataFrame, pd.DataFrame]:
+    """Return a world of the chapter, with the training and the validation rows of its log."""
+    world = ZooplusSimulator(n_products=50, n_users=1000, seed=seed)
+    log = world.sample_interactions(200_000)
+    train, validation = train_test_split(log, test_size=0.2, random_state=seed)
+    return world, train, validation
+
+
+def _table(world: ZooplusSimulator) -> pd.DataFrame:
+    """Name the rows and columns of the hidden table."""
+    return pd.DataFrame(world.click_table, list(world.personas), world.categories)
+
+
+def _pairs(world: ZooplusSimulator) -> NDArray[np.float64]:
+    """Read the true click probabilities of all users and products from the hidden table."""
+    return _table(world).loc[world.user_personas, world.products["category"]].to_numpy()
+
+
+def _losses(seed: int, predicted: NDArray[np.float64]) -> list[float]:
+    """Return minus the mean logarithm of what was promised to what happened, on training and validation."""
+    found = []
+    for rows in _split(seed)[1:]:
+        promised = predicted[rows["user_id"], rows["product_id"]]
+        happened = np.where(rows["clicked"] == 1, promised, 1 - promised)
+        found.append(-np.log(happened).mean())
+    return found
+
+
+@exercise(
+    "ex-window",
+    wanted="the category of each persona's window, as a dictionary or a series by persona, and the share of "
+    "the oracle that the four windows earn, a number between 0 and 1",
+)
+def _window(favourite: Mapping[str, str], share: float) -> None:
+    world, table = _split(42)[0], _table(_split(42)[0])
+    expect(hasattr(favourite, "keys"), "A dictionary or a series by persona is wanted.")
+    chosen = dict(favourite)
+    hint = f"One category for each persona is wanted: {', '.join(table.index)}."
+    expect(set(chosen) == set(table.index), hint)
+    hint = f"A window shows one of the categories: {', '.join(table.columns)}."
+    expect(set(chosen.values()) <= set(table.columns), hint)
+    for persona, category in chosen.items():
+        hint = f"{persona} clicks another category more often: divide clicks by visits of this persona only."
+        expect(table.loc[persona, category] == table.loc[persona].max(), hint)
+    best = table.max(axis=1)[world.user_personas].mean()
+    single = "That is one window for everybody: each persona has its own."
+    mistakes = {IN_CLICKS: best, single: _pairs(world).mean(axis=0).max() / best}
+    hint = "Divide the mean click probability of what the users see by that of the best for each."
+    expect_close(share, 1, hint, mistakes=mistakes)
+
+
+@exercise(
+    "ex-floor-by-hand",
+    wanted="the entropy floor in nats, and the values as three rows (before the shocks, after the first, "
+    "after both) of three numbers (random policy, best single product, oracle)",
+)
+def _floor_by_hand(floor: float, values: ArrayLike) -> None:
+    world, alone = ZooplusSimulator(seed=0), ZooplusSimulator(seed=0)
+    table = world.click_table
+    right = stats.entropy([table, 1 - table]).mean()
+    of_mean = stats.entropy([table.mean(), 1 - table.mean()])
+    of_mean_hint = "That is the entropy of the mean: take the mean of the entropies."
+    mistakes = {IN_BITS: right / np.log(2), of_mean_hint: of_mean}
+    hint = "Average the entropy of a coin over the twenty cells."
+    expect_close(floor, right, hint, within=5e-4, mistakes=mistakes)
+
+    alone.apply_shock(SHOCK_2)
+    right, late = [_values(table)], _values(alone.click_table)
+    for shock in (SHOCK_1, SHOCK_2):
+        world.apply_shock(shock)
+        right.append(_values(world.click_table))
+    mistakes = {
+        "Rows are states of the world: transpose.": np.transpose(right),
+        "The second shock comes after the first.": [*right[:2], late],
+        "Nothing changed after the shocks: look at the table anew.": [right[0]] * 3,
+    }
+    hint = (
+        "Rows are personas and columns categories. Random averages all cells; a single product has one "
+        "column for all personas; the oracle has the best of each row."
+    )
+    expect_close(values, right, hint, within=5e-4, mistakes=mistakes)
+
+
+def _values(table: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Values of random, best single product and oracle for users and products in equal shares."""
+    single = max(sum(column) / len(column) for column in table.T)
+    return table.sum() / table.size, single, sum(map(max, table)) / len(table)
+
+
+@exercise(
+    "ex-below-floor",
+    wanted="the loss of the model and that of the true probabilities on the training rows, each with one "
+    "number per world, and what the models predict, as it comes from predict_all",
+)
+def _below_floor(
+    of_model: ArrayLike, of_truth: ArrayLike, predictions: ArrayLike
+) -> None:
+    hint = "Hand over the predictions of all twenty models for all users and products."
+    predictions = numbers(predictions, (N_WORLDS, 1000, 50), hint)
+    for name, losses in (("truth", of_truth), ("model", of_model)):
+        losses = numbers(losses, (N_WORLDS,), f"Loss of the {name}: {PER_WORLD}")
+        for seed in ENDS:
+            says = _pairs(_split(seed)[0]) if name == "truth" else predictions[seed]
+            right, unseen = _losses(seed, says)
+            other_rows = "These are the validation rows: take the training rows."
+            mistakes = {other_rows: unseen, IN_BITS: right / np.log(2)}
+            hint = f"Loss of the {name} in world {seed}: average -log p of what happened in the training rows."
+            expect_close(losses[seed], right, hint, within=1e-5, mistakes=mistakes)
+
+
+@exercise(
+    "ex-constant",
+    wanted="the log-loss and the AUC of the constant prediction on the validation rows, and the value of a "
+    "policy that follows it, ties broken at random",
+)
+def _constant(loss: float, auc: float, value: float) -> None:
+    world, train, validation = _split(42)
+    rate, clicks = train["clicked"].mean(), validation["clicked"].mean()
+    seen, known = (stats.entropy([p, 1 - p]) for p in (rate, clicks))
+    mistakes = {
+        "Those are the training rows: judge on the others.": seen,
+        "Predict what is known before the validation rows come.": known,
+    }
+    hint = "Predict the click rate of the training rows, and average the loss over the validation rows."
+    right = -clicks * np.log(rate) - (1 - clicks) * np.log(1 - rate)
+    expect_close(loss, right, hint, mistakes=mistakes)
+    expect_close(auc, 1 / 2, "All rows tie. What does the AUC count for a tie?")
+    pairs = _pairs(world)
+    mistakes = {
+        "argmax takes the first of equals: break the tie at random.": pairs[:, 0].mean(),
+        "The value is in clicks per visit, not a share.": pairs.mean() / pairs.max(axis=1).mean(),
+    }  # fmt: skip
+    hint = "All products tie, and any of them may be shown: take the mean over the draw, not one draw."
+    expect_close(value, pairs.mean(), hint, mistakes=mistakes)
+
+
+@exercise(
+    "ex-curse",
+    wanted="a function of s and the number of products that returns the expected overpromise, from at least "
+    "10,000 draws",
+)
+def _curse(overpromise: Function) -> None:
+    for s, n_products in ((0.02, 50), (0.04, 50), (0.08, 50), (0.08, 10), (0.08, 2)):
+        right = s * _expected_maximum(n_products)
+        mistakes = {
+            "Take off the true click rate, 0.3.": 0.3 + right,
+            "That averages all products: the shop shows the one predicted best.": 0,
+        }
+        hint = "The best of fifty errors is not so large: multiply standard normal numbers by s."
+        found = numbers(answer(overpromise, s, n_products), (), hint)
+        expect(found < 1, hint)
+        hint = f"For s = {s} and {n_products} products: draw one error each, take the largest, average many."
+        expect_close(found, right, hint, within=0.03 * s, mistakes=mistakes)
+
+
+@cache
+def _expected_maximum(n: int) -> float:
+    """Return the expected largest of n standard normal numbers, from its density."""
+    pdf, cdf = stats.norm.pdf, stats.norm.cdf
+    return integrate.quad(lambda x: x * n * pdf(x) * cdf(x) ** (n - 1), -12, 12)[0]
+
+
+@exercise(
+    "ex-small-start",
+    wanted="the twenty trained models, and for each world their validation loss after the fifth epoch and "
+    "their share of the oracle",
+)
+def _small_start(models: MLPRecommender, losses: ArrayLike, shares: ArrayLike) -> None:
+    predictions = _predictions(
+        models, "The first answer is the trained MLPRecommender."
+    )
+    losses = numbers(losses, (N_WORLDS,), f"Loss: {PER_WORLD}")
+    shares = numbers(shares, (N_WORLDS,), f"Share: {PER_WORLD}")
+    for seed in ENDS:
+        truth, says = _pairs(_split(seed)[0]), predictions[seed]
+        (on_train, right), floor = _losses(seed, says), _losses(seed, truth)[1]
+        mistakes = {"These are the training rows: judge on the others.": on_train}
+        hint = f"Loss in world {seed}: judge the models as they are after the last epoch, on validation rows."
+        expect_close(losses[seed], right, hint, within=1e-4, mistakes=mistakes)
+        hint = (
+            f"In world {seed} these are not embeddings that began at a standard deviation of 0.1 and were "
+            "trained for five epochs on the training rows: look at embedding_scale, epochs and rows."
+        )
+        # Learnt better than the chapter's models, 0.016 above the truth, and not from the validation rows.
+        expect(0 < right - floor < 0.012, hint)
+        earned = np.take_along_axis(truth, says.argmax(axis=1)[:, None], axis=1).mean()
+        share = earned / truth.max(axis=1).mean()
+        hint = f"Share in world {seed}: the value of what is recommended, divided by the oracle's value."
+        expect_close(shares[seed], share, hint, mistakes={IN_CLICKS: earned})
+
+
+def _predictions(models: MLPRecommender, hint: str) -> NDArray[np.float64]:
+    """Return what twenty models predict."""
+    expect(hasattr(models, "predict_all"), hint)
+    hint = "Train twenty models together: seed=range(20), 1000 users, 50 products."
+    return numbers(models.predict_all(), (N_WORLDS, 1000, 50), hint)
+
+
+@exercise(
+    "ex-floor-exploration",
+    wanted="a function of a world and the product for each of its users that returns the cost in clicks per "
+    "visit; the twenty logs with randomness; the models retrained on them; and a dictionary with, for each "
+    "persona, the share of its users to whom these models show a dog toy, one number per world",
+)
+def _floor_exploration(
+    cost: Function,
+    logs: Sequence[pd.DataFrame],
+    models: MLPRecommender,
+    toys: Mapping[str, ArrayLike],
+) -> None:
+    # Twenty equally likely visits of each user: nineteen follow, one shows any product.
+    world, shown = ZooplusSimulator(n_products=6, n_users=8, seed=3), np.arange(8) % 6
+    pairs = _pairs(world)
+    visits = [[row[a]] * 19 + [row.mean()] for row, a in zip(pairs, shown, strict=True)]
+    followed, mixed = pairs[np.arange(8), shown].mean(), np.mean(visits)
+    mistakes = {
+        "That is the value of the mixture: what does it cost?": mixed,
+        "The random visits earn something, too.": followed / 20,
+        "That is the cost of random products in every visit.": followed - pairs.mean(),
+    }
+    hint = "Compare the value of following always with that of the mixture."
+    found = answer(cost, world, shown)
+    expect_close(found, followed - mixed, hint, mistakes=mistakes)
+    expect(len(logs) == N_WORLDS, "One log for each of the twenty worlds is wanted.")
+    for seed in ENDS:
+        _judge_log(seed, logs[seed])
+    _judge_toys(models, toys)
+
+
+def _judge_log(seed: int, log: pd.DataFrame) -> None:
+    """Judge a log by what it shows: its length, how often it departs from a habit, and whose clicks."""
+    hint = f"100,000 visits per world are wanted: world {seed} has {len(log):,}."
+    expect(len(log) == 100_000, hint)
+    world = ZooplusSimulator(seed=seed)
+    habits = pd.crosstab(log["user_id"], log["product_id"]).max(axis=1)
+    # A random product is the usual one once in fifty times.
+    departs = (1 - habits.sum() / len(log)) * 50 / 49
+    hint = f"In world {seed} a share of {departs:.3f} of the visits is random; one in twenty is wanted."
+    expect(0.045 < departs < 0.055, hint)
+    theirs = world.user_personas[log["user_id"]] == "cat_connoisseur"
+    toy = world.products["category"].to_numpy()[log["product_id"]] == "Dog Toy"
+    hint = f"In world {seed} the cat connoisseurs do not click dog toys: play after the second shock."
+    # Halfway between the click rates before and after the second shock.
+    expect(log["clicked"].to_numpy()[theirs & toy].mean() > 0.4, hint)
+
+
+def _judge_toys(models: MLPRecommender, toys: Mapping[str, ArrayLike]) -> None:
+    """Count, in each world, the users of a persona who are recommended a dog toy."""
+    hint = "The third answer is the retrained MLPRecommender."
+    shown = _predictions(models, hint).argmax(axis=-1)
+    worlds = [ZooplusSimulator(seed=seed) for seed in range(N_WORLDS)]
+    personas = list(worlds[0].personas)
+    hint = f"One entry for each persona, in a dictionary: {', '.join(personas)}."
+    expect(hasattr(toys, "keys") and set(toys) == set(personas), hint)
+    sold = np.array([w.products["category"] == "Dog Toy" for w in worlds])
+    is_toy = np.take_along_axis(sold, shown, axis=1)
+    for persona, shares in toys.items():
+        theirs = np.array([w.user_personas == persona for w in worlds])
+        right = (is_toy & theirs).sum(axis=1) / theirs.sum(axis=1)
+        of_all = "Divide by the users of the persona, not by all."
+        mistakes = {of_all: (is_toy & theirs).mean(axis=1), PER_WORLD: right.mean()}
+        hint = f"Dog toys of {persona}: count its users who are recommended one, and divide by their number."
+        expect_close(shares, right, hint, mistakes=mistakes)

@@ -1,0 +1,207 @@
+"""Figures in one style: colours that a colour-blind reader can tell apart, intervals always drawn.
+
+Figures are drawn on a transparent ground with the colours of `LIGHT`. For the dark theme the book's
+build makes a second form of each by exchanging every colour for its partner in `DARK`, so a figure
+uses these colours by name and no other for lines, text and marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from numpy.typing import ArrayLike
+
+from zoolib._support.notebook import in_notebook
+from zoolib.experiments.estimates import Estimate, half_width
+
+LIGHT = {
+    "ink": "#1b2733",
+    "muted": "#5b6673",
+    "grid": "#d8dde3",
+    "blue": "#0062a8",
+    "orange": "#b84a00",
+    "green": "#00705a",
+    "purple": "#8a3b7b",
+}
+DARK = {
+    "ink": "#e7ebef",
+    "muted": "#a9b4c0",
+    "grid": "#414b56",
+    "blue": "#6db9ff",
+    "orange": "#ff9f5e",
+    "green": "#45d3ae",
+    "purple": "#e4a0d6",
+}
+
+
+def use_style() -> None:
+    """Set the book's figure style; in a notebook, also sharp vector output that is the same each time."""
+    ink, muted = LIGHT["ink"], LIGHT["muted"]
+    mpl.rcParams.update(
+        {
+            "figure.figsize": (5.4, 3.4),
+            "figure.constrained_layout.use": True,
+            "font.size": 12,
+            "axes.titlesize": 12,
+            "axes.prop_cycle": mpl.cycler(
+                color=[LIGHT[c] for c in ("blue", "orange", "green", "purple")]
+            ),
+            "axes.edgecolor": muted,
+            "axes.labelcolor": ink,
+            "axes.titlecolor": ink,
+            "figure.facecolor": "none",
+            "axes.facecolor": "none",
+            "axes.grid": True,
+            "axes.axisbelow": True,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "grid.color": LIGHT["grid"],
+            "text.color": ink,
+            "xtick.color": muted,
+            "ytick.color": muted,
+            "xtick.labelcolor": ink,
+            "ytick.labelcolor": ink,
+            "legend.frameon": False,
+            "lines.linewidth": 2,
+            "svg.fonttype": "path",
+            # A fixed salt and no date: the same figure gives the same bytes.
+            "svg.hashsalt": "zoolib",
+        }
+    )
+    if in_notebook():
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+        set_matplotlib_formats("svg", metadata={"Date": None})
+
+
+def band(
+    ax: Axes,
+    x: ArrayLike,
+    samples: ArrayLike,
+    color: str,
+    label: str | None = None,
+) -> None:
+    """Draw the mean over worlds as a line and its t-interval of 95 per cent as a band.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    x : array_like, shape (n,)
+        Positions.
+    samples : array_like, shape (W, n)
+        One row a world.
+    color : str
+        A name in `LIGHT`.
+    label : str, optional
+        Name in the legend.
+    """
+    samples, color = np.asarray(samples, dtype=float), LIGHT[color]
+    mean, half = samples.mean(axis=0), half_width(samples, 0.95)
+    ax.plot(x, mean, color=color, label=label)
+    ax.fill_between(x, mean - half, mean + half, color=color, alpha=0.25, linewidth=0)
+
+
+def whiskers(
+    ax: Axes,
+    estimates: Sequence[Estimate],
+    at: ArrayLike,
+    color: str,
+    label: str | None = None,
+    vertical: bool = False,
+) -> None:
+    """Draw estimates as dots with their intervals as bars.
+
+    Parameters
+    ----------
+    ax, color, label : Axes, str, and str, optional
+        As for `band`.
+    estimates : sequence of Estimate
+        What to draw.
+    at : array_like, shape (n,)
+        Positions on the other axis.
+    vertical : bool, default False
+        Whether the estimates are heights; else they lie along the horizontal axis.
+    """
+    mean = np.array([e.mean for e in estimates])
+    sides = [mean - [e.low for e in estimates], [e.high for e in estimates] - mean]
+    x, y = (at, mean) if vertical else (mean, at)
+    error = {"yerr" if vertical else "xerr": sides}
+    ax.errorbar(x, y, **error, fmt="o", capsize=4, color=LIGHT[color], label=label)
+
+
+def tiles(ax: Axes, table: pd.DataFrame, low: float, high: float) -> None:
+    """Draw a table of numbers as tiles: the higher, the darker, each with its number in it.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where; its labels become the names of the columns and of the index.
+    table : DataFrame
+        Numbers.
+    low, high : float
+        Between them shades grow; below and above they do not.
+    """
+    shade = LinearSegmentedColormap.from_list(
+        "tiles", [LIGHT["blue"] + opacity for opacity in ("00", "80")]
+    )
+    sns.heatmap(
+        table,
+        ax=ax,
+        annot=True,
+        fmt=".1f",
+        annot_kws={"color": LIGHT["ink"]},
+        cmap=shade,
+        vmin=low,
+        vmax=high,
+        cbar=False,
+    )
+    ax.grid(False)
+
+
+def flow_chart(
+    ax: Axes,
+    boxes: Mapping[str, tuple[float, float, str]],
+    arrows: Sequence[tuple[str, str, str]],
+) -> None:
+    """Draw named boxes and labelled arrows between them.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw; its frame is taken away, and its limits fit the boxes.
+    boxes : mapping of str to (float, float, str)
+        For each name, which may hold line breaks, the place of its centre and a colour of `LIGHT`.
+    arrows : sequence of (str, str, str)
+        Box from, box to, and a label, which may be empty.
+    """
+    for name, (x, y, color) in boxes.items():
+        frame = {"boxstyle": "round,pad=0.4", "fc": "none", "ec": LIGHT[color]}
+        ax.text(x, y, name, ha="center", va="center", fontsize=10, bbox=frame)
+    drawn = {text.get_text(): text for text in ax.texts}
+    for start, end, label in arrows:
+        if not {start, end} <= boxes.keys():
+            raise ValueError(
+                f"arrows must join boxes {list(boxes)}: got {start!r} to {end!r}"
+            )
+        points = [boxes[start][:2], boxes[end][:2]]
+        style = {"arrowstyle": "-|>", "color": LIGHT["muted"], "shrinkA": 0}
+        style["patchA"] = drawn[start].get_bbox_patch()
+        style["patchB"] = drawn[end].get_bbox_patch()
+        ax.annotate("", points[1], points[0], arrowprops=style)
+        x, y = np.mean(points, axis=0)
+        if points[0][1] == points[1][1]:
+            place = {"x": x, "y": y + 0.05, "ha": "center", "va": "bottom"}
+        else:
+            place = {"x": x + 0.08, "y": y, "ha": "left", "va": "top"}
+        ax.text(s=label, fontsize=10, color=LIGHT["muted"], **place)
+    places = np.array([place[:2] for place in boxes.values()])
+    low, high = places.min(axis=0) - 0.6, places.max(axis=0) + 0.6
+    ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    ax.set_axis_off()

@@ -1,0 +1,303 @@
+r"""Off-policy evaluation: what another policy would have earned, from the log of the one that served.
+
+Row i of a log holds the arm :math:`a_i` that was shown, the reward :math:`r_i` it earned, and the
+propensity :math:`\mu_i = \mu(a_i \mid x_i)`, the probability with which the logging policy :math:`\mu`
+showed it. A target policy :math:`\pi` is an array ``(n, K)``: row i holds :math:`\pi(a \mid x_i)` for
+each arm a, so a deterministic policy is one-hot. With the importance weights
+:math:`\rho_i = \pi(a_i \mid x_i) / \mu_i` and an outcome model :math:`\hat p(x, a)`, every estimator
+here returns the mean of n terms with Student's interval at 95 per cent:
+
+==================== ==============================================================================
+estimator            term of row i
+==================== ==============================================================================
+`ips`                :math:`\rho_i r_i`, or :math:`\min(\rho_i, c)\, r_i` when clipped
+`snips`              :math:`V + \rho_i (r_i - V) / \bar\rho`, with
+                     :math:`V = \sum \rho_i r_i / \sum \rho_i`
+`direct_method`      :math:`\sum_a \pi(a \mid x_i)\, \hat p(x_i, a)`
+`doubly_robust`      the direct method's, plus :math:`\rho_i (r_i - \hat p(x_i, a_i))`
+==================== ==============================================================================
+
+The functions take a `Log` of n rows and K arms; as `target` the policy that is judged, shape (n, K), rows
+summing to 1; and as `predicted` a model's expected reward of each arm for each row, shape (n, K).
+
+The intervals take rows as independent. In the log of an agent that learns from it, rows are not: the
+propensities of a row depend on earlier rewards. IPS and DR stay unbiased there, for each propensity is
+right given the past; how often the intervals cover is then to be tried.
+
+See Chapter 5, "What would the other policy have earned?".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zoolib._support.checks import as_real, as_size, every_row
+from zoolib.agents.policies import as_policy
+from zoolib.experiments.estimates import Estimate, mean_interval
+from zoolib.models.posterior import RidgePosterior
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """What a policy did, row by row, checked once and never changed afterwards.
+
+    The contexts stay with the caller: they are what a target policy's probabilities and a model's
+    predictions for these rows are computed from.
+
+    Parameters
+    ----------
+    arm : array_like of int, shape (n,)
+        What was shown, in 0 … n_arms - 1; at least two rows.
+    reward : array_like, shape (n,)
+        What it earned.
+    propensity : array_like, shape (n,)
+        Probability, in (0, 1], with which the logging policy showed this arm to this visitor.
+    version : array_like of int or str, shape (n,), or one for all rows
+        The model that chose.
+    n_arms : int
+        Number of arms K that could have been shown.
+
+    Attributes
+    ----------
+    left_out : int
+        Rows of other versions that `of_version` has dropped.
+
+    Examples
+    --------
+    >>> Log(arm=[0, 1], reward=[1, 0], propensity=[0.9, 0.0], version=3, n_arms=2)
+    Traceback (most recent call last):
+    ...
+    ValueError: propensity must lie in (0, 1]: got 0.0 in row 1
+    """
+
+    arm: NDArray[np.int64]
+    reward: NDArray[np.float64]
+    propensity: NDArray[np.float64]
+    version: NDArray
+    n_arms: int
+    left_out: int = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        n_arms = as_size("n_arms", self.n_arms)
+        arm = np.array(self.arm)
+        if arm.ndim != 1 or len(arm) < 2:
+            raise ValueError(f"arm must have shape (n,), n >= 2: got {arm.shape}")
+        if arm.dtype.kind not in "iu":
+            raise TypeError(f"arm must hold whole numbers: got dtype {arm.dtype}")
+        every_row("arm", arm, (arm >= 0) & (arm < n_arms), f"lie in 0 … {n_arms - 1}")
+        arm = arm.astype(np.int64)
+        reward = as_real("reward", self.reward, arm.shape)
+        every_row("reward", reward, np.isfinite(reward), "be finite")
+        propensity = as_real("propensity", self.propensity, arm.shape)
+        held = (propensity > 0) & (propensity <= 1)  # NaN is neither
+        every_row("propensity", propensity, held, "lie in (0, 1]")
+        version = _versions(self.version, arm.shape)
+        for column in (arm, reward, propensity, version):
+            column.setflags(write=False)
+        checked = {"arm": arm, "reward": reward, "propensity": propensity}
+        checked |= {"version": version, "n_arms": n_arms}
+        checked["left_out"] = as_size("left_out", self.left_out, least=0)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.arm)
+
+    def of_version(self, version: int | str, drop_others: bool = False) -> Log:
+        """Return the rows that one model chose; refuse others, or drop and count them.
+
+        Parameters
+        ----------
+        version : int or str
+            The model, of which there must be two rows or more.
+        drop_others : bool, default False
+            Leave rows of other versions out and add their number to `left_out`. The caller then
+            takes the same rows of a target policy: ``target[log.version == version]``.
+        """
+        kept = self.version == version
+        if not drop_others:
+            every_row("version", self.version, kept, f"be {version!r}")
+        if kept.sum() < 2:
+            raise ValueError(
+                f"version must be that of two rows or more: got {kept.sum()} of {version!r}"
+            )
+        columns = (self.arm, self.reward, self.propensity, self.version)
+        left_out = self.left_out + int((~kept).sum())
+        return Log(
+            *(column[kept] for column in columns), self.n_arms, left_out=left_out
+        )
+
+
+def importance_weights(log: Log, target: ArrayLike) -> NDArray[np.float64]:
+    r"""Return :math:`\rho_i = \pi(a_i \mid x_i) / \mu_i`, shape (n,).
+
+    That is how much more often than the logging policy the target shows this arm to this visitor.
+    """
+    target = as_policy("target", target, (len(log), log.n_arms))
+    return _of_arm(log, target) / log.propensity
+
+
+def mean_weight(log: Log, target: ArrayLike, level: float = 0.95) -> Estimate:
+    r"""Estimate the mean importance weight, which must be 1: a check of the log.
+
+    :math:`\mathbb{E}[\rho] = \mathbb{E} \sum_a \pi(a \mid x)` over the arms that could be logged. It is
+    less than 1 where the target shows arms that the logging policy never did, and seldom 1 where
+    propensities are wrong. An interval that misses 1 is an alarm; one that holds it proves nothing: arms of
+    tiny propensity may just not have come, and then the interval is too narrow, too.
+
+    """
+    return mean_interval(importance_weights(log, target), level)
+
+
+def effective_sample_size(log: Log, target: ArrayLike) -> float:
+    r"""Return :math:`(\sum \rho_i)^2 / \sum \rho_i^2`, in rows: between 0 and n (Kish 1965).
+
+    About as many rows logged by the target itself would tell as much. Zero if no weight is positive.
+    Weights that are rare and large are missing from a short log, which then looks better than it is:
+    where the logging policy is known, :math:`n / \mathbb{E} \sum_a \pi(a \mid x)^2 / \mu(a \mid x)`
+    predicts it.
+    """
+    weight = importance_weights(log, target)
+    return float(weight.sum() ** 2 / (weight @ weight)) if weight.any() else 0.0
+
+
+def ips(log: Log, target: ArrayLike, clip: float = np.inf) -> Estimate:
+    """Estimate the target's value by inverse propensity scoring (Horvitz and Thompson 1952).
+
+    Unbiased if the propensities are right and the log can show what the target shows. Clipping is not:
+    for rewards of 0 or more it estimates too low, and its interval is one for that lower number. What
+    was bought is a smaller variance.
+
+    Parameters
+    ----------
+    log, target
+        The log, and the policy that is judged.
+    clip : float, default infinity
+        Weights above this count as this; above 0.
+
+    Examples
+    --------
+    >>> log = Log([0, 1, 0, 1], [1, 1, 0, 1], [0.8, 0.2, 0.8, 0.2], version=3, n_arms=2)
+    >>> always_1 = np.array([[0, 1]] * 4)
+    >>> ips(log, always_1).mean
+    2.5
+    >>> snips(log, always_1).mean
+    1.0
+    """
+    if not clip > 0:
+        raise ValueError(f"clip must be above 0: got {clip}")
+    weight = np.minimum(importance_weights(log, target), clip)
+    return mean_interval(weight * log.reward)
+
+
+def snips(log: Log, target: ArrayLike) -> Estimate:
+    r"""Estimate the target's value by self-normalised IPS (Swaminathan and Joachims 2015).
+
+    :math:`V = \sum \rho_i r_i / \sum \rho_i` never leaves the range of the rewards, nor depends on a
+    constant factor of the propensities. Its bias falls as 1/n. The interval is the delta method's: to
+    first order a ratio of means moves like the mean of :math:`V + \rho_i (r_i - V) / \bar\rho`.
+
+    Raises
+    ------
+    ValueError
+        If no weight is positive: the log then holds no arm that the target would show.
+    """
+    weight = importance_weights(log, target)
+    if not weight.any():
+        raise ValueError(
+            f"target must show an arm that was logged: got {len(log)} weights of 0"
+        )
+    value = weight @ log.reward / weight.sum()
+    return mean_interval(value + weight * (log.reward - value) / weight.mean())
+
+
+def direct_method(target: ArrayLike, predicted: ArrayLike) -> Estimate:
+    """Estimate the target's value by a model's predictions of all rewards.
+
+    As wrong as the model. The interval reflects which visitors came, not the model's error.
+    """
+    target = as_policy("target", target)
+    predicted = _predictions(predicted, target.shape)
+    return mean_interval(np.vecdot(target, predicted))
+
+
+def doubly_robust(log: Log, target: ArrayLike, predicted: ArrayLike) -> Estimate:
+    """Estimate the target's value by a model, corrected by weighted residuals (Dudík et al. 2011).
+
+    Unbiased if the propensities are right, whatever the model, or if the model is right, whatever the
+    propensities. Either way the model of a row must not have been fitted to its reward: see
+    `cross_fit`. The better the model, the smaller the residuals and with them the variance.
+
+    References
+    ----------
+    Dudík, Langford, Li (2011), "Doubly robust policy evaluation and learning"; Dudík, Erhan, Langford,
+    Li (2014), "Doubly robust policy evaluation and optimization".
+    """
+    target = as_policy("target", target, (len(log), log.n_arms))
+    predicted = _predictions(predicted, target.shape)
+    weight = importance_weights(log, target)
+    residual = log.reward - _of_arm(log, predicted)
+    return mean_interval(np.vecdot(target, predicted) + weight * residual)
+
+
+def cross_fit(log: Log, features: ArrayLike) -> NDArray[np.float64]:
+    """Predict every reward with ridge models, each row by one that never saw it.
+
+    Fold k of five is rows k, k + 5, …; its model is fitted to the arms shown and rewards of the rest.
+
+    Parameters
+    ----------
+    log : Log
+        n rows, K arms.
+    features : array_like, shape (n, K, d)
+        Features of each arm for each row.
+
+    Returns
+    -------
+    ndarray, shape (n, K)
+    """
+    features, n = np.asarray(features), len(log)
+    if features.ndim != 3 or features.shape[:2] != (n, log.n_arms):
+        raise ValueError(
+            f"features must have shape {(n, log.n_arms, 'd')}: got {features.shape}"
+        )
+    total = features.sum(axis=(1, 2))  # finite if all are
+    every_row("features", total, np.isfinite(total), "be finite")
+    model = RidgePosterior(features.shape[-1])
+    shown, fold = _of_arm(log, features), np.arange(n) % 5
+    predicted = np.empty((n, log.n_arms))
+    for k in range(5):
+        held_out = fold == k
+        model.rebuild(shown[~held_out], log.reward[~held_out])
+        predicted[held_out] = model.predict(features[held_out])
+    return predicted
+
+
+def _of_arm(log: Log, values: NDArray) -> NDArray:
+    """Entries (n, ...) of the arms shown, from an array (n, K, ...)."""
+    return values[np.arange(len(log)), log.arm]
+
+
+def _predictions(value: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    predicted = as_real("predicted", value, shape)
+    if predicted.ndim != 2:
+        raise ValueError(f"predicted must have shape (n, K): got {predicted.shape}")
+    total = predicted.sum(axis=-1)  # finite if all are
+    every_row("predicted", total, np.isfinite(total), "be finite")
+    return predicted
+
+
+def _versions(value: ArrayLike, shape: tuple[int, ...]) -> NDArray:
+    """Return a copy of the versions, one for all rows or one per row: whole numbers, or names."""
+    versions = np.asarray(value)
+    if versions.dtype.kind not in "iu":
+        named = np.array([isinstance(v, str) for v in versions.flat], dtype=bool)
+        given = versions.reshape(-1)
+        every_row("version", given, named, "be a whole number or a name", TypeError)
+        versions = versions.astype(str)
+    if versions.ndim and versions.shape != shape:
+        raise ValueError(f"version must have shape {shape}: got {versions.shape}")
+    return np.broadcast_to(versions, shape).copy()

@@ -1,0 +1,207 @@
+"""Small neural networks, one or many stacked.
+
+With one generator the weights of a layer have their usual shape. With a list of W generators each
+array gains a leading *worlds* axis W, and world w is initialised by generator w; lists of lists give
+one more axis, for the members of an ensemble. Stacked networks share no weights, so one optimiser step
+on the sum of their losses trains each as if it were alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from zoolib._support.checks import Seed, as_seed
+
+Generators = torch.Generator | list["Generators"]
+
+
+def seeded(seed: Seed | Sequence[Seed]) -> Generators:
+    """Return one generator for a single seed, a list of them for a sequence of seeds."""
+    if np.ndim(seed) == 0:
+        return torch.Generator().manual_seed(as_seed("seed", seed))
+    if len(seed) == 0:
+        raise ValueError("seed must hold one seed per world: got none")
+    return [seeded(one) for one in seed]
+
+
+def draw(generators: Generators, sample: Callable[[torch.Generator], Tensor]) -> Tensor:
+    """Sample from each generator; samples of a list are stacked along a new leading axis."""
+    if isinstance(generators, torch.Generator):
+        return sample(generators)
+    return torch.stack([draw(one, sample) for one in generators])
+
+
+def descend(optimiser: torch.optim.Optimizer, losses: Tensor) -> None:
+    """Take one optimiser step on the losses of stacked networks, one number each, in any shape.
+
+    Networks share no weights, so on the sum of the losses each descends on its own.
+
+    Raises
+    ------
+    FloatingPointError
+        If a loss or a gradient is not finite; the parameters are then unchanged.
+    """
+    if not losses.isfinite().all():
+        raise FloatingPointError(
+            f"losses must be finite, or the learning rate is too high: got {losses.tolist()}"
+        )
+    optimiser.zero_grad()
+    losses.sum().backward()
+    gradients = [p.grad for group in optimiser.param_groups for p in group["params"]]
+    # A parameter that the losses do not depend on has no gradient. A maximum is NaN if an entry is.
+    if not all(g.abs().max().isfinite() for g in gradients if g is not None):
+        raise FloatingPointError("gradients must be finite: got NaN or infinity")
+    optimiser.step()
+
+
+class Embedding(nn.Module):
+    """A table of `n` learned vectors of length `dim`, looked up by id.
+
+    The `weight`, of shape (n, dim) or (W, n, dim), is drawn from normal distributions with standard
+    deviation `scale`; 1.0 is PyTorch's own choice.
+    """
+
+    def __init__(
+        self, n: int, dim: int, generators: Generators, scale: float = 1.0
+    ) -> None:
+        super().__init__()
+        table = draw(generators, lambda g: torch.randn(n, dim, generator=g))
+        self.weight = nn.Parameter(scale * table)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Map ids (m,) to vectors (m, dim), or (W, m) to (W, m, dim) with worlds."""
+        n, dim = self.weight.shape[-2:]
+        if self.weight.ndim == 3:
+            # One long table: world w owns rows w n … w n + n - 1.
+            ids = ids + n * torch.arange(len(self.weight), device=ids.device)[:, None]
+        return functional.embedding(ids, self.weight.reshape(-1, dim))
+
+
+class MLP(nn.Module):
+    """A multilayer perceptron with ReLU between its layers and a linear output.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Widths from input to output, for example ``(64, 64, 32, 1)``.
+    generators : Generators
+        Source of the initial weights and biases, uniform in ±1/sqrt(inputs of the layer), which is
+        PyTorch's own choice.
+
+    Attributes
+    ----------
+    weights, biases : ParameterList
+        One entry per layer, shapes (in, out) and (1, out), behind the axes of the generators.
+    layers : list of (Parameter, Parameter)
+        The same in pairs, for `evaluate`: going through a ParameterList is slow.
+    """
+
+    def __init__(self, sizes: Sequence[int], generators: Generators) -> None:
+        super().__init__()
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for n_in, n_out in pairwise(sizes):
+            bound = 1 / math.sqrt(n_in)
+            self.weights.append(_uniform(generators, n_in, n_out, bound))
+            self.biases.append(_uniform(generators, 1, n_out, bound))
+        self.layers = list(zip(self.weights, self.biases, strict=True))
+        self._views: tuple[list[int], list[tuple[NDArray, NDArray]]] | None = None
+
+    def forward(self, x: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
+        """Map inputs (..., n, in) to outputs (..., n, out).
+
+        Parameters
+        ----------
+        x : Tensor, shape (..., n, in)
+            Rows, behind axes that broadcast against those of the weights.
+        masks : sequence of Tensor, shape (..., n, units), optional
+            One per hidden layer: what its units are multiplied by. This is dropout.
+        """
+        *hidden, output = zip(self.weights, self.biases, strict=True)
+        for place, (weight, bias) in enumerate(hidden):
+            x = torch.relu_(affine(x, weight, bias))
+            if masks is not None:
+                x = x * masks[place]
+        return affine(x, *output)
+
+    def evaluate(
+        self,
+        x: NDArray,
+        masks: Sequence[NDArray] | None = None,
+        at: tuple[NDArray, ...] = (),
+    ) -> NDArray:
+        """Return what `forward` does, for arrays and without a trace for gradients.
+
+        A decision multiplies small matrices, for which NumPy's calls take half as long as PyTorch's.
+
+        Parameters
+        ----------
+        x : ndarray, shape (..., n, in)
+            Rows.
+        masks : sequence of ndarray, shape (..., T, units), optional
+            As for `forward`, for each of T sub-networks.
+        at : tuple of indices, default ()
+            Which of the stacked networks to evaluate: an index into the leading axes of the weights, all
+            if empty.
+
+        Returns
+        -------
+        ndarray, shape (..., n, out), or (..., T, n, out) with masks
+        """
+        layers = self._arrays()
+        if at:
+            layers = [(weight[at], bias[at]) for weight, bias in layers]
+        if masks is not None:
+            x = x[..., None, :, :]
+            layers = [(w[..., None, :, :], b[..., None, :, :]) for w, b in layers]
+            # To multiply a unit is to multiply its row of the next layer's weights.
+            for place, mask in enumerate(masks, 1):
+                weight, bias = layers[place]
+                layers[place] = mask[..., None] * weight, bias
+        with np.errstate(over="ignore", invalid="ignore"):  # the result tells
+            for place, (weight, bias) in enumerate(layers):
+                if place > 0:
+                    np.maximum(x, 0, out=x)
+                x = x @ weight
+                x += bias
+        return x
+
+    def _arrays(self) -> list[tuple[NDArray, NDArray]]:
+        """Return weights and biases as arrays that share their memory.
+
+        They are kept, for making them takes as long as a decision's products. When a parameter has moved
+        to other memory, they are made anew.
+        """
+        where = [parameter.data_ptr() for layer in self.layers for parameter in layer]
+        if self._views is None or self._views[0] != where:
+            arrays = [(w.data.numpy(), b.data.numpy()) for w, b in self.layers]
+            self._views = where, arrays
+        return self._views[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the arrays out: a copy of the network must look at its own weights."""
+        return self.__dict__ | {"_views": None}
+
+
+def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Compute ``x @ weight + bias``; for one network or one of each world, in a single call."""
+    if weight.ndim == 2:
+        return torch.addmm(bias, x, weight)
+    if weight.ndim == 3 and len(x) == len(weight):
+        return torch.baddbmm(bias, x, weight)
+    return x @ weight + bias
+
+
+def _uniform(generators: Generators, n: int, m: int, bound: float) -> nn.Parameter:
+    def sample(generator: torch.Generator) -> Tensor:
+        return torch.empty(n, m).uniform_(-bound, bound, generator=generator)
+
+    return nn.Parameter(draw(generators, sample))

@@ -1,0 +1,374 @@
+r"""The ridge posterior: what a linear model believes after the rewards it has seen, and how firmly.
+
+For rows :math:`x_i` with rewards :math:`r_i` it keeps
+
+.. math::  A = \lambda I + \sum_i x_i x_i^\top, \qquad b = \sum_i r_i x_i,
+
+and with them :math:`A^{-1}`, the mean :math:`\hat\theta = A^{-1} b` and the width
+:math:`\sqrt{x^\top A^{-1} x}` of a prediction. A new row changes :math:`A` by a matrix of rank one,
+so :math:`A^{-1}` follows by the formula of Sherman and Morrison (1950) in :math:`d^2` operations.
+See Chapter 2, "An inverse for the price of a product".
+
+All arrays may have leading axes: one posterior has ``(d, d)``, one for each of K products ``(K, d, d)``,
+and W worlds of them ``(W, K, d, d)``. The formulas do not change.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from zoolib._support.checks import as_finite, as_ids, as_positive, as_rate, as_size
+from zoolib._support.state import Stateful
+
+# Rounding errors in A⁻¹ are largest after the first rows, which change it most, and add up afterwards. So it is
+# computed afresh after 1, 2, 4, 8, … updates, and whenever this many have been made.
+REFRESH_EVERY = 1000
+# Discounts fade the prior, too. Whenever they have shrunk A to this fraction,
+LEAST_FADED = 0.1
+# the prior is raised to this fraction of the ridge if it is below: A must stay invertible.
+LEAST_PRIOR = 0.01
+# What a posterior has learnt: arrays with its leading axes in front.
+_ARRAYS = (
+    *("_A", "_b", "_A_inv", "_mean"),
+    *("_prior", "_prior_ridge", "_prior_mean", "_factor"),
+)
+At = tuple[ArrayLike, ...]  # an index into the leading axes
+
+
+class RidgePosterior(Stateful):
+    r"""Ridge regression, one row at a time, for one model or for many at once.
+
+    Parameters
+    ----------
+    n_features : int
+        Length d of a row.
+    ridge : float, default 1.0
+        :math:`\lambda > 0`, the weight of the prior
+        :math:`\theta \sim \mathcal{N}(0, \sigma^2 \lambda^{-1} I)`.
+    shape : tuple of int, default ()
+        Leading axes: one independent posterior for each of their positions.
+    dtype : float64 or float32, default float64
+        Type of all arrays.
+
+    Examples
+    --------
+    >>> posterior = RidgePosterior(n_features=2, ridge=1.0)
+    >>> posterior.update([1.0, 1.0], reward=1.0)
+    >>> posterior.mean.round(3)
+    array([0.333, 0.333])
+    >>> float(posterior.width([1.0, 0.0]).round(3))
+    0.816
+    """
+
+    _learns = (*_ARRAYS, "_n_updates")
+
+    def __init__(
+        self,
+        n_features: int,
+        ridge: float = 1.0,
+        shape: tuple[int, ...] = (),
+        dtype: DTypeLike = np.float64,
+    ) -> None:
+        self.n_features = d = as_size("n_features", n_features)
+        self.ridge = as_positive("ridge", ridge)
+        self.shape = shape = tuple(as_size("shape", n) for n in shape)
+        self.dtype = np.dtype(dtype)
+        if self.dtype not in (np.float64, np.float32):
+            raise TypeError(f"dtype must be float64 or float32: got {self.dtype}")
+        # What is believed before the first row: the ridge and mean of each posterior's prior.
+        self._prior_ridge = np.full(shape, self.ridge, self.dtype)
+        self._prior_mean = np.zeros((*shape, d), self.dtype)
+        self._A, self._A_inv = np.empty((2, *shape, d, d), self.dtype)
+        self._b, self._mean = np.empty((2, *shape, d), self.dtype)
+        self._prior, self._factor = self._prior_ridge.copy(), np.ones(shape, self.dtype)
+        self._n_updates = 0
+        self.reset()
+
+    def update(
+        self,
+        x: ArrayLike,
+        reward: ArrayLike,
+        at: At = (),
+        weight: ArrayLike = 1.0,
+        discount: float = 1.0,
+    ) -> None:
+        r"""Learn from one row for each selected posterior.
+
+        Parameters
+        ----------
+        x, reward : array_like, shapes (..., d) and (...)
+            The rows, and what they earned.
+        at : tuple of indices, default ()
+            Which posteriors learn: an index into the leading axes, all if empty; none of them twice.
+        weight : float or array_like, shape (...), default 1.0
+            How much a row counts; -1 takes out a row that counted 1. To take out what cannot have been
+            learnt is refused.
+        discount : float, default 1.0
+            In (0, 1]: what the selected posteriors forget first, see `decay`. The others do not
+            forget: a posterior's clock ticks when it learns.
+        """
+        x = _finite("x", x, self._mean[at].shape, self.dtype)
+        reward = _finite("reward", reward, x.shape[:-1], self.dtype)
+        discount = as_rate("discount", discount)
+        if np.ndim(weight):
+            weight = _finite("weight", weight, reward.shape, self.dtype)
+        else:
+            weight = as_finite("weight", np.asarray(weight)[()])
+        if np.min(weight) < 0:
+            squared = np.vecdot(np.vecmat(x, self._A_inv[at]), x)
+            if not np.all(weight * squared > -discount):
+                raise ValueError(
+                    "weight must be positive for a row that was never learnt"
+                )
+        self.learn(x, reward, at, weight, discount)
+
+    def learn(
+        self,
+        x: NDArray,
+        reward: ArrayLike,
+        at: At = (),
+        weight: ArrayLike = 1.0,
+        discount: float = 1.0,
+    ) -> None:
+        r"""Do what `update` does, for the same arguments, known to be right.
+
+        A row x with reward r and weight w adds :math:`w\, x x^\top` to A and :math:`w\, r\, x` to b. With
+        :math:`u = A^{-1} x` and the gain :math:`g = w / (1 + w\, x^\top u)` (Sherman and Morrison 1950),
+
+        .. math::
+            A^{-1} \leftarrow A^{-1} - g\, u u^\top, \qquad
+            \hat\theta \leftarrow \hat\theta + g\, (r - x^\top \hat\theta)\, u .
+        """
+        if discount != 1:
+            self.decay(discount, at)
+        u = np.matvec(self._A_inv[at], x)
+        gain = weight / (1 + weight * np.vecdot(x, u))
+        error = reward - np.vecdot(x, self._mean[at])
+        self._A_inv[at] -= outer(times(gain, u), u)
+        self._mean[at] += times(gain * error, u)
+        self._A[at] += outer(times(weight, x), x)
+        self._b[at] += times(weight * reward, x)
+        self._n_updates += 1
+        n = self._n_updates
+        if n % REFRESH_EVERY == 0 or n & (n - 1) == 0:  # a power of two
+            self._solve((), self._A, self._b)
+
+    def update_many(
+        self, x: ArrayLike, reward: ArrayLike, which: ArrayLike | None = None
+    ) -> None:
+        """Learn from n rows at once; several of them may be for the same posterior.
+
+        Parameters
+        ----------
+        x, reward : array_like, shapes (n, d) and (n,)
+            The rows, and what they earned.
+        which : array_like of int, shape (n,), optional
+            The posterior that each row is for, by its place on the only leading axis; None if there is
+            no leading axis.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If rows are so large that A has no inverse to rounding; nothing is then learnt.
+        """
+        if len(self.shape) != (which is not None):
+            raise ValueError(
+                f"which must be given with one leading axis, and only then: got shape {self.shape}"
+            )
+        n = len(x) if np.ndim(x) else "n"
+        x = _finite("x", x, (n, self.n_features), self.dtype)
+        reward = _finite("reward", reward, (n,), self.dtype)
+        which = np.zeros(n, int) if which is None else which
+        which = as_ids("which", which, *self.shape or [1])
+        if which.shape != reward.shape:
+            raise ValueError(f"which must have shape {reward.shape}: got {which.shape}")
+        taught, number = np.unique(which, return_inverse=True)
+        at = (taught,) if self.shape else (None,)  # gives a single posterior an axis
+        A, b = self._A[at].copy(), self._b[at].copy()
+        for i in range(len(A)):
+            mine = number == i
+            A[i] += x[mine].T @ x[mine]
+            b[i] += reward[mine] @ x[mine]
+        self._solve(at, A, b)
+
+    def predict(self, x: ArrayLike, at: At = ()) -> NDArray:
+        r"""Predict rewards :math:`x^\top \hat\theta` of rows (..., d); returns shape (...)."""
+        return np.vecdot(x, self._mean[at])
+
+    def width(self, x: ArrayLike) -> NDArray:
+        r"""Return :math:`\sqrt{x^\top A^{-1} x}` of rows (..., d); shape (...)."""
+        squared = np.vecdot(np.vecmat(x, self._A_inv), x)
+        return np.sqrt(np.maximum(squared, 0))  # rounding may take it below
+
+    def predict_rows(self, x: ArrayLike) -> tuple[NDArray, NDArray]:
+        """Return predictions and widths, shapes (..., n), of n rows for each posterior, (..., n, d)."""
+        x = np.asarray(x)
+        squared = np.vecdot(x @ self._A_inv, x)
+        return np.matvec(x, self._mean), np.sqrt(np.maximum(squared, 0))
+
+    def sample(self, normals: ArrayLike, scale: float = 1.0) -> NDArray:
+        r"""Draw weights from :math:`\mathcal{N}(\hat\theta, s^2 A^{-1})`.
+
+        Parameters
+        ----------
+        normals : array_like, shape (..., d)
+            Independent standard normal numbers, from the caller's generator. Axes in front of those of
+            the posterior are several draws. The weights have the same shape.
+        scale : float, default 1.0
+            s, the standard deviation of the rewards' noise.
+        """
+        # With A⁻¹ = L Lᵀ the product L n has covariance A⁻¹.
+        lower = np.linalg.cholesky(self._A_inv)
+        return self._mean + scale * np.matvec(lower, np.asarray(normals, self.dtype))
+
+    def decay(self, discount: float, at: At = ()) -> None:
+        r"""Forget a little: :math:`A \leftarrow \gamma A`, :math:`b \leftarrow \gamma b`, with γ in (0, 1].
+
+        The means stay and the widths grow by :math:`1/\sqrt\gamma`. The prior fades too, but not
+        forever, or directions without news would leave A without an inverse: before it falls below a
+        thousandth of the ridge, it is raised to a hundredth again, which pulls the mean a little towards
+        the prior's. `at` is as for `update`.
+        """
+        discount = as_rate("discount", discount)
+        for shrinks in (self._A, self._b, self._prior, self._factor):
+            shrinks[at] *= discount
+        self._A_inv[at] /= discount
+        if self._factor[at].min() < LEAST_FADED:
+            self._hold_prior()
+
+    def _hold_prior(self) -> None:
+        """Raise priors that have faded too far; A⁻¹ is computed afresh, as divisions enlarged its errors."""
+        low = (self._factor < LEAST_FADED,)
+        held = np.maximum(LEAST_PRIOR * self._prior_ridge[low], self._prior[low])
+        A, b = self._prior_moments(held - self._prior[low], self._prior_mean[low])
+        self._prior[low], self._factor[low] = held, 1
+        self._solve(low, self._A[low] + A, self._b[low] + b)
+
+    def reset(
+        self, at: At = (), mean: ArrayLike | None = None, ridge: float | None = None
+    ) -> None:
+        r"""Forget everything: back to the prior, or to a new one.
+
+        Parameters
+        ----------
+        at : tuple of indices, default ()
+            Which posteriors forget, all if empty.
+        mean : array_like, shape (..., d), optional
+            Leading axes may be left out. What these posteriors believe from now on before they see a row,
+            :math:`\theta \sim \mathcal{N}(m, \sigma^2 \lambda^{-1} I)`; at first it is zero.
+        ridge : float, optional
+            How firmly: another :math:`\lambda` for these posteriors.
+        """
+        ridge = self._prior_ridge[at] if ridge is None else as_positive("ridge", ridge)
+        if mean is not None:
+            shape = self._prior_mean[at].shape
+            shape = shape[len(shape) - np.ndim(mean) :] or shape
+            self._prior_mean[at] = _finite("mean", mean, shape, self.dtype)
+        self._prior_ridge[at] = self._prior[at] = ridge
+        self._factor[at] = 1
+        ridge, mean = self._prior_ridge[at], self._prior_mean[at]
+        self._A[at], self._b[at] = self._prior_moments(ridge, mean)
+        self._A_inv[at] = np.eye(self.n_features) / ridge[..., None, None]
+        self._mean[at] = mean
+
+    def rebuild(
+        self, x: ArrayLike, reward: ArrayLike, weight: ArrayLike | None = None
+    ) -> None:
+        """Start from the prior and learn whole tables at once; refuses what `update_many` does.
+
+        Parameters
+        ----------
+        x, reward : array_like, shapes (..., n, d) and (..., n)
+            The rows, and what they earned.
+        weight : array_like, shape (n,), optional
+            How much each row counts, 0 or more; 1 if omitted.
+        """
+        n = np.shape(x)[-2] if np.ndim(x) > 1 else "n"
+        x = _finite("x", x, (*self.shape, n, self.n_features), self.dtype)
+        reward = _finite("reward", reward, x.shape[:-1], self.dtype)
+        weighted = x
+        if weight is not None:
+            weight = _finite("weight", weight, (n,), self.dtype)
+            if (weight < 0).any():
+                raise ValueError(f"weight must be 0 or more: got {weight.min()}")
+            weighted = weight[:, None] * x
+        A, b = self._prior_moments(self._prior_ridge, self._prior_mean)
+        self._solve((), A + weighted.mT @ x, b + np.vecmat(reward, weighted))
+        self._prior[...], self._factor[...] = self._prior_ridge, 1
+
+    def extend(
+        self, n: int, mean: ArrayLike | None = None, ridge: float | None = None
+    ) -> None:
+        """Append n posteriors along the last leading axis.
+
+        Their prior is given as for `reset`; if omitted, it is zero with the ridge of all.
+        """
+        if not self.shape:
+            raise ValueError("shape must have a leading axis to grow along: got ()")
+        axis, more = len(self.shape) - 1, (*self.shape[:-1], as_size("n", n))
+        new = RidgePosterior(self.n_features, self.ridge, more, self.dtype)
+        new.reset((), mean, ridge)
+        for name in _ARRAYS:
+            both = getattr(self, name), getattr(new, name)
+            setattr(self, name, np.concatenate(both, axis))
+        self.shape = self._prior.shape
+
+    def _prior_moments(self, ridge: NDArray, mean: NDArray) -> tuple[NDArray, NDArray]:
+        """Return what a prior adds to A and b."""
+        eye = np.eye(self.n_features, dtype=self.dtype)
+        return ridge[..., None, None] * eye, ridge[..., None] * mean
+
+    def _solve(self, at: At, A: NDArray, b: NDArray) -> None:
+        """Put A and b in place, and what follows from them, computed in double precision."""
+        A_inv = np.linalg.inv(A.astype(np.float64))  # may raise: nothing has changed
+        A_inv = (A_inv + A_inv.mT) / 2
+        self._A_inv[at], self._mean[at] = A_inv, np.matvec(A_inv, b)
+        self._A[at], self._b[at] = A, b
+
+    @property
+    def A(self) -> NDArray:
+        """Precision matrices, shape (..., d, d); a copy."""
+        return self._A.copy()
+
+    @property
+    def b(self) -> NDArray:
+        """Sums of rewards times rows, shape (..., d); a copy."""
+        return self._b.copy()
+
+    @property
+    def A_inv(self) -> NDArray:
+        """Inverses of the precision matrices, shape (..., d, d); a copy."""
+        return self._A_inv.copy()
+
+    @property
+    def mean(self) -> NDArray:
+        r"""Estimates :math:`\hat\theta = A^{-1} b`, shape (..., d); a copy."""
+        return self._mean.copy()
+
+    @property
+    def prior(self) -> NDArray:
+        """The part of A that is prior, shape (...): the ridge, less what was forgotten of it; a copy."""
+        return self._prior.copy()
+
+
+def times(n: ArrayLike, v: NDArray) -> NDArray:
+    r"""Return :math:`n v` for one number for each of the vectors (..., d), shape (..., d)."""
+    return n * v if v.ndim == 1 else np.asarray(n)[..., None] * v
+
+
+def outer(v: NDArray, w: NDArray) -> NDArray:
+    r"""Return :math:`v w^\top` of vectors (..., d), shape (..., d, d)."""
+    return v[..., :, None] * w[..., None, :]
+
+
+def _finite(
+    name: str, value: ArrayLike, shape: tuple[object, ...], dtype: DTypeLike
+) -> NDArray:
+    """Return an array of numbers that fit and are finite."""
+    value = np.asarray(value, dtype)
+    if value.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}: got {value.shape}")
+    if not np.isfinite(value).all():
+        raise ValueError(f"{name} must be finite: got {value[~np.isfinite(value)][0]}")
+    return value

@@ -1,0 +1,316 @@
+"""The static recommender of Chapter 1: embeddings, a small network, and its training loop.
+
+The model sees ids only. It learns a vector for every user and every product and predicts the click
+probability of their pairing. Once trained it does not change: that is its strength and its flaw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.model_selection import train_test_split
+from torch import Tensor, nn
+from torch.nn import functional
+
+from zoolib._support.checks import (
+    Seed,
+    as_ids,
+    as_pairs,
+    as_positive,
+    as_seeds,
+    as_size,
+)
+from zoolib._support.progress import progress_bar
+from zoolib._support.state import Stateful
+from zoolib._support.threads import one_thread
+from zoolib.models.networks import MLP, Embedding, Generators, draw, seeded
+from zoolib.world.simulator import ZooplusSimulator
+
+
+def pick_device() -> torch.device:
+    """Return the accelerator that PyTorch finds, such as CUDA or Apple's MPS; else the CPU."""
+    found = torch.accelerator.current_accelerator(check_available=True)
+    return found or torch.device("cpu")
+
+
+class MLPRecommender(Stateful, nn.Module):
+    """Predict clicks from a user id and a product id.
+
+    Two embeddings are looked up, joined, and sent through layers of width 64, 32 and 1; the sigmoid
+    of the output is the predicted click probability. See Chapter 1, "A model with a memory for
+    everyone".
+
+    Parameters
+    ----------
+    n_users, n_products : int
+        Numbers of ids; ids count from 0.
+    embedding_dim : int, default 32
+        Length of an embedding.
+    seed : int, SeedSequence or Generator, or a sequence of them, default 0
+        Seed of the initial weights. A list of W seeds makes W independent models that train
+        together; every array then has a leading axis W.
+    embedding_scale : float, default 1.0
+        Standard deviation of the initial embeddings. 1.0 is PyTorch's own choice; an exercise of
+        Chapter 1 finds a better one.
+
+    Examples
+    --------
+    >>> model = MLPRecommender(n_users=1000, n_products=50)
+    >>> sum(weights.numel() for weights in model.parameters())
+    39873
+    >>> model.predict_all().shape
+    (1000, 50)
+    """
+
+    _learns = ("_weights",)
+
+    def __init__(
+        self,
+        n_users: int,
+        n_products: int,
+        embedding_dim: int = 32,
+        seed: Seed | Sequence[Seed] = 0,
+        embedding_scale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.n_users = as_size("n_users", n_users)
+        self.n_products = as_size("n_products", n_products)
+        dim = self.embedding_dim = as_size("embedding_dim", embedding_dim)
+        scale = self.embedding_scale = as_positive("embedding_scale", embedding_scale)
+        self._worlds = np.shape(seed)
+        seeds = as_seeds("seed", seed, len(seed) if self._worlds else None)
+        self.seed = seeds if self._worlds else seeds[0]
+        generators = seeded(self.seed)
+        self.user_embedding = Embedding(self.n_users, dim, generators, scale)
+        self.product_embedding = Embedding(self.n_products, dim, generators, scale)
+        self.mlp = MLP((2 * dim, 64, 32, 1), generators)
+
+    def forward(self, users: Tensor, products: Tensor) -> Tensor:
+        """Return logits for pairs of ids; all shapes (m,), or (W, m) with worlds."""
+        pair = torch.cat(
+            [self.user_embedding(users), self.product_embedding(products)], dim=-1
+        )
+        return self.mlp(pair)[..., 0]
+
+    @torch.no_grad()
+    def predict(self, user_id: ArrayLike, product_id: ArrayLike) -> NDArray[np.float32]:
+        """Predict click probabilities of pairs.
+
+        Parameters
+        ----------
+        user_id, product_id : array_like of int
+            Ids; arrays broadcast against each other. With worlds, all W models answer for the
+            same pairs.
+
+        Returns
+        -------
+        ndarray of the broadcast shape, behind a leading axis W with worlds
+            Probabilities.
+        """
+        pairs = as_pairs(user_id, self.n_users, product_id, self.n_products)
+        device = self.user_embedding.weight.device
+        flat = [np.tile(ids.ravel(), (*self._worlds, 1)) for ids in pairs]
+        logits = self(*(torch.tensor(ids, device=device) for ids in flat))
+        shape = (*self._worlds, *pairs[0].shape)
+        return torch.sigmoid(logits).cpu().numpy().reshape(shape)
+
+    def predict_all(self) -> NDArray[np.float32]:
+        """Predict the click probability of every pair, shape (n_users, n_products) or (W, ...)."""
+        users = np.arange(self.n_users)[:, None]
+        return self.predict(users, np.arange(self.n_products))
+
+    def recommend(self) -> NDArray[np.int64]:
+        """Return the product with the highest prediction for every user, shape (n_users,) or (W, n_users)."""
+        return self.predict_all().argmax(axis=-1)
+
+    @property
+    def _weights(self) -> dict[str, NDArray[np.float32]]:
+        """The weights, which share their memory with those of a model on the CPU."""
+        return {name: part.cpu().numpy() for name, part in self.state_dict().items()}
+
+
+@dataclass(frozen=True)
+class TrainingHistory:
+    """Losses of a training run, in nats a visit.
+
+    Attributes
+    ----------
+    train_loss, validation_loss : ndarray, shape (epochs,) or (W, epochs)
+        Mean log-loss over the training rows, taken while the epoch ran, and over the validation
+        rows, taken at its end. Without validation rows the latter is NaN.
+    """
+
+    train_loss: NDArray[np.float64]
+    validation_loss: NDArray[np.float64]
+
+
+def train_recommender(
+    model: MLPRecommender,
+    train: pd.DataFrame | Sequence[pd.DataFrame],
+    validation: pd.DataFrame | Sequence[pd.DataFrame] | None = None,
+    *,
+    epochs: int = 10,
+    batch_size: int = 512,
+    learning_rate: float = 1e-3,
+    seed: Seed | Sequence[Seed] = 0,
+    device: str | torch.device | None = None,
+    progress: bool = True,
+) -> TrainingHistory:
+    """Fit a recommender to logged clicks with Adam and the binary cross-entropy.
+
+    Parameters
+    ----------
+    model : MLPRecommender
+        Trained in place, from the weights it has.
+    train, validation : DataFrame, or a list of W of them for a model with worlds
+        Columns ``user_id``, ``product_id``, ``clicked``; frames of one list have equal lengths.
+    epochs, batch_size : int
+        Passes over the training rows, and rows in a step.
+    learning_rate : float
+        Step size of Adam.
+    seed : int, SeedSequence or Generator, or a sequence of W of them, default 0
+        Seed of the order of the rows.
+    device : str or torch.device, optional
+        Where to train, and where the model stays; a CUDA or Apple GPU, if there is one, when omitted.
+    progress : bool, default True
+        Show a progress bar on the terminal, unless the environment sets ``TQDM_DISABLE=1``.
+
+    Returns
+    -------
+    TrainingHistory
+
+    Raises
+    ------
+    FloatingPointError
+        If the loss stops being finite.
+    """
+    epochs, batch_size = as_size("epochs", epochs), as_size("batch_size", batch_size)
+    learning_rate = as_positive("learning_rate", learning_rate)
+    generators = seeded(seed)
+    if np.shape(seed) != model._worlds:
+        raise ValueError(f"seed must be {_wanted(model, 'seed')}: got {seed!r}")
+    rows = _tensors("train", train, model)
+    held_out = None if validation is None else _tensors("validation", validation, model)
+    device = torch.device(device or pick_device())
+    model.to(device)
+    optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=True)
+    train_loss, validation_loss = [], []
+    bar = progress_bar(progress, iterable=range(epochs), desc="training", unit="epoch")
+    with nullcontext() if model._worlds else one_thread():
+        for _ in bar:
+            shuffled = shuffle(rows, generators)
+            loss = train_epoch(model, optimiser, shuffled, batch_size, device)
+            held_out_loss = _mean_loss(model, held_out, device)
+            if not np.isfinite(loss).all():
+                raise FloatingPointError(
+                    "the training loss is no longer finite: a smaller learning_rate may help"
+                )
+            train_loss.append(loss)
+            validation_loss.append(held_out_loss)
+            bar.set_postfix(train=loss.mean(), validation=held_out_loss.mean())
+    return TrainingHistory(
+        np.stack(train_loss, axis=-1), np.stack(validation_loss, axis=-1)
+    )
+
+
+def _wanted(model: MLPRecommender, what: str) -> str:
+    if model._worlds:
+        return f"a list of {model._worlds[0]}, one a world"
+    return f"one {what}"
+
+
+def _tensors(
+    name: str, frames: pd.DataFrame | Sequence[pd.DataFrame], model: MLPRecommender
+) -> list[Tensor]:
+    """Users, products and clicks as tensors (m,) or (W, m), checked against the model."""
+    single = isinstance(frames, pd.DataFrame)
+    tables = [frames] if single else frames
+    if (() if single else (len(tables),)) != model._worlds:
+        got = "one table" if single else f"a list of {len(tables)}"
+        raise ValueError(f"{name} must be {_wanted(model, 'table')}: got {got}")
+    lengths = {len(table) for table in tables}
+    if len(lengths) > 1 or 0 in lengths:
+        raise ValueError(
+            f"{name} must have rows, equally many in each world: got {sorted(lengths)}"
+        )
+    numbers = {"user_id": model.n_users, "product_id": model.n_products, "clicked": 2}
+    columns = []
+    for column, n in numbers.items():
+        for table in tables:
+            if column not in table:
+                raise ValueError(
+                    f"{name} must have a column {column}: got {list(table)}"
+                )
+        ids = np.stack([table[column] for table in tables])
+        ids = as_ids(f"{name}.{column}", ids[0] if single else ids, n)
+        columns.append(torch.tensor(ids))
+    users, products, clicks = columns
+    return [users, products, clicks.float()]
+
+
+def shuffle(rows: list[Tensor], generators: Generators) -> list[Tensor]:
+    """Put columns (m,) or (W, m) into a new order, the same for all columns and another in each world."""
+    order = draw(generators, lambda g: torch.randperm(rows[0].shape[-1], generator=g))
+    return [torch.gather(column, -1, order) for column in rows]
+
+
+def log_losses(
+    model: MLPRecommender, users: Tensor, products: Tensor, clicks: Tensor
+) -> Tensor:
+    """Mean log-loss of a batch in each world, shape () or (W,)."""
+    logits = model(users, products)
+    return functional.binary_cross_entropy_with_logits(
+        logits, clicks, reduction="none"
+    ).mean(dim=-1)
+
+
+def train_epoch(
+    model: MLPRecommender,
+    optimiser: torch.optim.Optimizer,
+    rows: list[Tensor],
+    batch_size: int,
+    device: torch.device,
+) -> NDArray[np.float64]:
+    """One pass over the rows; whole tensors are sliced, no row is touched by Python on its own."""
+    total, n_rows = 0.0, rows[0].shape[-1]
+    for batch in zip(
+        *(column.to(device).split(batch_size, dim=-1) for column in rows), strict=True
+    ):
+        losses = log_losses(model, *batch)
+        optimiser.zero_grad()
+        losses.sum().backward()  # worlds share no weights: the gradient of the sum is each world's own
+        optimiser.step()
+        total = total + losses.detach() * batch[0].shape[-1]
+    return (total / n_rows).cpu().double().numpy()
+
+
+@torch.no_grad()
+def _mean_loss(
+    model: MLPRecommender, rows: list[Tensor] | None, device: torch.device
+) -> NDArray[np.float64]:
+    if rows is None:
+        return np.full(model._worlds, np.nan)
+    losses = log_losses(model, *(column.to(device) for column in rows))
+    return losses.cpu().double().numpy()
+
+
+def static_recommenders(seeds: Sequence[int]) -> MLPRecommender:
+    """Train the recommenders of Chapter 1, one for the world of each of W seeds; returns W models in one.
+
+    Each learns from 80 in 100 of 200,000 random visits to its own world, with the chapter's settings. A
+    seed is that of the world, of its model's initial weights and of the order of its rows.
+    """
+    logs = [ZooplusSimulator(seed=seed).sample_interactions(200_000) for seed in seeds]
+    train = [
+        train_test_split(log, test_size=0.2, random_state=seed)[0]
+        for log, seed in zip(logs, seeds, strict=True)
+    ]
+    model = MLPRecommender(1000, 50, seed=list(seeds))
+    train_recommender(model, train, seed=list(seeds))
+    return model

@@ -1,0 +1,370 @@
+r"""Two-stage selection: find a few hundred promising products among a million, then choose with care.
+
+A product has an embedding :math:`e_a`, a visitor has features :math:`u`, and a shared linear model
+scores their product, entry by entry, :math:`x_a = u \circ e_a`. Its prediction
+
+.. math::  x_a^\top \theta = (u \circ \theta)^\top e_a
+
+is an inner product of a *query* :math:`u \circ \theta` with the embedding, so the products with the
+highest predictions are the answer to a maximum inner product search, for which an index need not
+look at every product. The width of a prediction is no inner product with :math:`e_a`; it is computed
+in a second stage, for the shortlist only. See Chapter 4, "A million products".
+
+The index is FAISS's (Douze et al., "The Faiss library", 2024; the inverted file is from Sivic and
+Zisserman, "Video Google", 2003).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import isqrt
+from typing import NamedTuple
+
+import faiss
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zoolib._support.checks import as_ids, as_not_negative, as_one_of, as_size
+from zoolib.models.posterior import RidgePosterior
+
+KINDS = ("exact", "ivf", "ivf8")
+# k-means learns its centres from so many products a cell; more change them little and take long.
+TRAINED_ON = 64
+# Inner products of entries below this stay finite in single precision.
+LARGEST_ENTRY = 1e15
+
+
+class ProductIndex:
+    r"""Find the products whose embeddings have the largest inner products with a query.
+
+    An inverted file (``"ivf"``) parts the products into cells, by k-means on a sample of them, and
+    looks only into the `n_probe` cells whose centres have the largest inner products with the query.
+    It may miss products; `recall` says how many. ``"ivf8"`` also stores each entry in 8 bits, which is
+    faster to read. ``"exact"`` looks at all products.
+
+    Parameters
+    ----------
+    embeddings : array_like, shape (n_products, d)
+        One row a product; its number is the product's id. An exact index may begin with none.
+    kind : {"exact", "ivf", "ivf8"}, default "exact"
+        How to look.
+    n_cells : int, optional
+        Cells of an inverted file, at most one a product; :math:`\sqrt{n}` of n products if omitted.
+    n_probe : int, optional
+        Cells looked into for a query, at most `n_cells`; an eighth of them if omitted. The attribute
+        may be set later.
+    seed : int, default 0
+        Seed of the k-means: the same products and seed give the same index.
+    n_threads : int, optional
+        Threads that FAISS may compute on in this index; as many as it may elsewhere if omitted.
+
+    Examples
+    --------
+    >>> index = ProductIndex([[1.0, 0.0], [0.0, 3.0], [1.0, 1.0]])
+    >>> ids, scores = index.search([1.0, 1.0], n=2)
+    >>> ids
+    array([1, 2])
+    >>> index.remove([1])
+    >>> index.add([[3.0, 0.0]])
+    array([3])
+    >>> index.search([1.0, 1.0], n=2)[0]
+    array([3, 2])
+    """
+
+    def __init__(
+        self,
+        embeddings: ArrayLike,
+        kind: str = "exact",
+        n_cells: int | None = None,
+        n_probe: int | None = None,
+        seed: int = 0,
+        n_threads: int | None = None,
+    ) -> None:
+        self.kind = as_one_of("kind", kind, KINDS)
+        self.n_threads = None if n_threads is None else as_size("n_threads", n_threads)
+        seed = as_size("seed", seed, least=0)
+        table = _rows("embeddings", embeddings)
+        if table.ndim != 2 or not table.shape[1]:
+            raise ValueError(
+                f"embeddings must have shape (n_products, d): got {table.shape}"
+            )
+        self.n_features = table.shape[1]
+        if kind == "exact":
+            if not n_cells is n_probe is None:
+                raise ValueError(
+                    f"n_cells and n_probe must be omitted for kind 'exact': got {n_cells} and {n_probe}"
+                )
+            self.n_cells = self._n_probe = 1
+            self._index = faiss.IndexIDMap(faiss.IndexFlatIP(self.n_features))
+        else:
+            self.n_cells = _cells(n_cells, len(table))
+            self.n_probe = -(-self.n_cells // 8) if n_probe is None else n_probe
+            with _threads(self.n_threads):
+                self._index = _inverted_file(table, self.n_cells, kind, seed)
+        # All products that ever came, as they came; and which of them are still held.
+        self._all, self._held = faiss.IndexFlatIP(self.n_features), np.zeros(0, bool)
+        self.add(table)
+
+    def __len__(self) -> int:
+        """Return the number of products held."""
+        return self._index.ntotal
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """Ids of the products held, in rising order, shape (len(self),)."""
+        return np.flatnonzero(self._held)
+
+    @property
+    def n_probe(self) -> int:
+        """Cells looked into for a query."""
+        return self._n_probe
+
+    @n_probe.setter
+    def n_probe(self, value: int) -> None:
+        value = as_size("n_probe", value)
+        if value > self.n_cells:
+            raise ValueError(
+                f"n_probe must be at most the {self.n_cells} cells: got {value}"
+            )
+        self._n_probe = value
+
+    def search(
+        self, queries: ArrayLike, n: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Find n products with large inner products for each query.
+
+        Where the probed cells hold fewer than n products, more cells are probed: the answer is full.
+
+        Parameters
+        ----------
+        queries : array_like, shape (..., d)
+            One query or more.
+        n : int
+            Products wanted for each, at most as many as the index holds.
+
+        Returns
+        -------
+        ids, scores : ndarray, shape (..., n)
+            The products, best first, and their inner products: with ``"ivf8"`` those of the stored
+            codes, which are near the true ones.
+        """
+        table, n = _rows("queries", queries), self._number("n", n)
+        if table.shape[-1:] != (self.n_features,):
+            raise ValueError(
+                f"queries must have shape (..., {self.n_features}): got {table.shape}"
+            )
+        flat = table.reshape(-1, self.n_features)
+        with _threads(self.n_threads):
+            scores, ids = self._found(flat, n, self._n_probe)
+            probes = self._n_probe
+            while (short := (ids < 0).any(axis=1)).any():
+                probes = min(2 * probes, self.n_cells)
+                scores[short], ids[short] = self._found(flat[short], n, probes)
+        shape = (*table.shape[:-1], n)
+        return ids.reshape(shape), scores.reshape(shape)
+
+    def recall(self, queries: ArrayLike, n: int) -> NDArray[np.float64]:
+        """Return which share of each query's true best n the index finds.
+
+        Parameters
+        ----------
+        queries, n
+            As for `search`.
+
+        Returns
+        -------
+        ndarray, shape (...)
+            Shares in [0, 1]; an exact index has 1.
+        """
+        found = self.search(queries, n)[0]
+        flat, ids = _rows("queries", queries).reshape(-1, self.n_features), self.ids
+        exact = faiss.IndexFlatIP(self.n_features)
+        exact.add(self.embeddings(ids))
+        with _threads(self.n_threads):
+            best = ids[exact.search(flat, n)[1]]
+        pairs = zip(found.reshape(-1, n), best, strict=True)
+        shares = [np.isin(a, b, assume_unique=True).mean() for a, b in pairs]
+        return np.array(shares, float).reshape(found.shape[:-1])
+
+    def embeddings(self, ids: ArrayLike) -> NDArray[np.float32]:
+        """Return the embeddings, as they came, of products held: of ids (...), shape (..., d)."""
+        known = self._known(ids)
+        rows = self._all.reconstruct_batch(known.ravel())
+        return rows.reshape(*known.shape, self.n_features)
+
+    def add(self, embeddings: ArrayLike) -> NDArray[np.int64]:
+        """Take products in.
+
+        The cells of an inverted file and the range of its codes stay as they were learnt: when a good
+        part of the products has changed, build the index anew.
+
+        Parameters
+        ----------
+        embeddings : array_like, shape (n, d)
+            One row a product.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            Their ids, the next numbers: no id is ever used again.
+        """
+        rows = _rows("embeddings", embeddings)
+        if rows.shape != (len(rows), self.n_features):
+            raise ValueError(
+                f"embeddings must have shape (n, {self.n_features}): got {rows.shape}"
+            )
+        ids = np.arange(len(self._held), len(self._held) + len(rows))
+        with _threads(self.n_threads):
+            self._index.add_with_ids(rows, ids)
+        self._all.add(rows)
+        self._held = np.append(self._held, np.ones(len(rows), bool))
+        return ids
+
+    def remove(self, ids: ArrayLike) -> None:
+        """Take products out, by their ids in any shape; one named twice is removed once."""
+        known = self._known(ids)
+        self._index.remove_ids(faiss.IDSelectorBatch(known))
+        self._held[known] = False
+
+    def _found(
+        self, queries: NDArray[np.float32], n: int, n_probe: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return scores and ids, id -1 where the probed cells held too few products."""
+        exact = self.kind == "exact"
+        params = None if exact else faiss.SearchParametersIVF(nprobe=n_probe)
+        return self._index.search(queries, n, params=params)
+
+    def _number(self, name: str, n: int) -> int:
+        """Return a number of products to find, none more than there are."""
+        n = as_size(name, n)
+        if n > len(self):
+            raise ValueError(
+                f"{name} must be at most the {len(self)} products that the index holds: got {n}"
+            )
+        return n
+
+    def _known(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """Return ids, each of a product held."""
+        known = as_ids("ids", ids, len(self._held))
+        gone = known[~self._held[known]]
+        if gone.size:
+            raise ValueError(
+                f"ids must be of products held: got {gone.flat[0]}, removed"
+            )
+        return known
+
+
+def _inverted_file(
+    table: NDArray[np.float32], n_cells: int, kind: str, seed: int
+) -> faiss.IndexIVF:
+    """Return an inverted file without products, its cells learnt from a sample of the table."""
+    d, product = table.shape[1], faiss.METRIC_INNER_PRODUCT
+    centres = faiss.IndexFlatIP(d)
+    if kind == "ivf":
+        index = faiss.IndexIVFFlat(centres, d, n_cells, product)
+    else:
+        # What is coded is the difference to the cell's centre, a unit vector: for embeddings of about
+        # unit length a smaller range for the same 256 steps.
+        code = faiss.ScalarQuantizer.QT_8bit
+        index = faiss.IndexIVFScalarQuantizer(centres, d, n_cells, code, product, True)
+    index.cp.seed = seed % 2**31  # FAISS keeps it in 32 bits
+    index.cp.max_points_per_centroid = TRAINED_ON
+    index.cp.min_points_per_centroid = 1  # silence: few products a cell are allowed
+    index.train(table)
+    return index
+
+
+def _cells(n_cells: int | None, n_products: int) -> int:
+    """Return a number of cells, none more than there are products to fill them."""
+    n_cells = isqrt(n_products) or 1 if n_cells is None else as_size("n_cells", n_cells)
+    if n_cells > n_products:
+        raise ValueError(
+            f"n_cells must be at most the {n_products} products: got {n_cells}"
+        )
+    return n_cells
+
+
+def _rows(name: str, value: ArrayLike) -> NDArray[np.float32]:
+    """Return a copy of `value` in FAISS's type, its numbers finite and small enough to multiply."""
+    with np.errstate(over="ignore"):  # what overflows is infinite, and refused below
+        rows = np.array(value, np.float32, order="C")
+    wrong = ~(np.abs(rows) < LARGEST_ENTRY)  # true for NaN, too
+    if wrong.any():
+        raise ValueError(
+            f"{name} must be finite and below {LARGEST_ENTRY:.0e} in size: got {rows[wrong][0]}"
+        )
+    return rows
+
+
+@contextmanager
+def _threads(n: int | None) -> Iterator[None]:
+    """Let FAISS compute on n threads for a while, on as many as before if n is None."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(before if n is None else n)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
+class Choice(NamedTuple):
+    """A product, and the shortlist that it was chosen from, shape (n,), in rising order of the ids.
+
+    The product has the highest of the `scores`, the upper confidence bounds; ties go to the smallest id.
+    """
+
+    product: int
+    candidates: NDArray[np.int64]
+    scores: NDArray[np.floating]
+
+
+def two_stage(
+    index: ProductIndex,
+    posterior: RidgePosterior,
+    visitor: ArrayLike,
+    alpha: float,
+    n_candidates: int = 500,
+    weights: ArrayLike | None = None,
+) -> Choice:
+    r"""Choose a product: retrieve a shortlist, then take its highest upper confidence bound.
+
+    Parameters
+    ----------
+    index : ProductIndex
+        The products' embeddings :math:`e_a`.
+    posterior : RidgePosterior
+        A shared linear model of rows :math:`x_a = u \circ e_a`.
+    visitor : array_like, shape (d,)
+        The visitor's features u; ones for a model without a visitor.
+    alpha : float
+        Weight of the width in the bound, 0 or more.
+    n_candidates : int, default 500
+        Largest size of the shortlist, at most as many as the index holds.
+    weights : array_like, shape (d,) or (m, d), optional
+        Weights :math:`\theta` to retrieve by, the posterior's mean if omitted. Each of m rows brings
+        :math:`\lceil n / m \rceil` candidates; one that several bring counts once.
+    """
+    alpha = as_not_negative("alpha", alpha)
+    n, d = index._number("n_candidates", n_candidates), index.n_features
+    if posterior.shape or posterior.n_features != d:
+        raise ValueError(
+            f"posterior must be one model of {d} features: "
+            f"got shape {posterior.shape} and {posterior.n_features} features"
+        )
+    u = _rows("visitor", visitor)
+    if u.shape != (d,):
+        raise ValueError(f"visitor must have shape ({d},): got {u.shape}")
+    weights = posterior.mean if weights is None else weights
+    theta = np.atleast_2d(_rows("weights", weights))
+    m = len(theta)
+    if theta.shape != (m, d) or not 1 <= m <= n:
+        raise ValueError(
+            f"weights must have shape (m, {d}) with m from 1 to {n}: got {theta.shape}"
+        )
+    ids, _ = index.search(u * theta, -(-n // m))
+    candidates = np.unique(ids)
+    rows = u * index.embeddings(candidates).astype(posterior.dtype)
+    prediction, width = posterior.predict_rows(rows)
+    scores = prediction + alpha * width
+    return Choice(int(candidates[scores.argmax()]), candidates, scores)

@@ -1,0 +1,317 @@
+"""The monitor: windows of a stream, judged one by one, with a stated rate of false alarms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zoolib._support.checks import as_finite, as_level, as_positive, as_size
+from zoolib.monitoring.statistics import Statistic
+
+PER_EVENTS = 10_000  # the number of events in which false alarms are counted
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One alarm.
+
+    Attributes
+    ----------
+    monitor : str
+        Name of the monitor.
+    step : int
+        Number of events it had seen when it raised the alarm.
+    statistic, threshold : float
+        What was found, and the number that it had to keep.
+    message : str
+        The same in words.
+    cell : int
+        Which segment, value or arm gave the alarm.
+    world : int or None
+        Which of several worlds.
+    """
+
+    monitor: str
+    step: int
+    statistic: float
+    threshold: float
+    message: str
+    cell: int = 0
+    world: int | None = None
+
+
+@dataclass(frozen=True)
+class Readings:
+    """What a monitor read off the windows that it has judged.
+
+    Attributes
+    ----------
+    step : ndarray of int, shape (n,)
+        Number of events seen at the end of each window.
+    statistic : ndarray of float, shape (..., n)
+        The worst cell's statistic; a p-value is multiplied by the number of cells.
+    cell : ndarray of int, shape (..., n)
+        Which cell that is.
+    alarm : ndarray of bool, shape (..., n)
+        Whether the monitor raised an alarm.
+    """
+
+    step: NDArray[np.int64]
+    statistic: NDArray[np.float64]
+    cell: NDArray[np.int64]
+    alarm: NDArray[np.bool_]
+
+    def delay(self, fault: int) -> NDArray[np.float64]:
+        """Return how many events passed between a fault and the first alarm after it.
+
+        `fault` is the number of events seen before the fault. The result has shape (...), with infinity
+        where no alarm followed.
+        """
+        fault = as_size("fault", fault, least=0)
+        late = np.where(self.alarm & (self.step > fault), self.step - fault, np.inf)
+        return late.min(axis=-1, initial=np.inf)
+
+
+class Monitor:
+    r"""Judge a stream window by window.
+
+    The first `skip` events are passed over, the next `reference` windows become the reference, and each
+    window after them is judged once, at its end. A p-value that is multiplied by the number of cells
+    (Bonferroni) and compared with
+
+    .. math:: \text{false alarms} \cdot \text{window} / 10{,}000
+
+    gives, while nothing has changed, at most `false_alarms` alarms in 10,000 events on average, however
+    long the monitor runs: the windows share out the rate in proportion to their lengths, and expected
+    numbers add up whether or not the windows depend on each other through their common reference.
+
+    Parameters
+    ----------
+    name : str
+        For alerts.
+    tally : callable
+        Adds up events: takes columns of shape (..., n), returns sums of shape (..., *cells).
+    statistic : callable
+        Takes the sums of a window and those of the reference windows, stacked on a first axis, and
+        returns one number per cell, shape (..., n_cells).
+    window : int
+        Events in a window.
+    reference : int, default 0
+        Number of windows to compare with.
+    rolling : bool, default False
+        Compare with the latest `reference` windows instead of the first, as "week on week" does.
+    skip : int, default 0
+        Events passed over at the start, while an agent learns.
+    false_alarms : float, optional
+        Expected number of false alarms in 10,000 events; for statistics that are p-values.
+    threshold : float, optional
+        For other statistics: raise an alarm where they lie below this number.
+    above : bool, default False
+        Raise the alarm above the threshold instead.
+    n_worlds : int, optional
+        Number of worlds W watched side by side; all columns then have shape (W, n).
+
+    Attributes
+    ----------
+    step : int
+        Events seen so far.
+    delay : int
+        The most events between a fault and its alarm, if any full window of faulty events shows the
+        fault: in the worst case it begins with the second event of a window. `window_for` computes
+        how large a window must be to show a fault with a stated probability.
+
+    Examples
+    --------
+    >>> from zoolib.monitoring import at_most, rates
+    >>> monitor = Monitor("errors", rates(), at_most(0.01), window=100, false_alarms=0.1)
+    >>> failed = np.zeros(250, int)
+    >>> failed[130:170] = 1
+    >>> for alert in monitor.update(failed):
+    ...     print(alert.step, alert.message)
+    200 errors: p = 7.6e-53 is below 0.001 in events 100 to 199
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tally: Callable[..., NDArray],
+        statistic: Statistic,
+        *,
+        window: int,
+        reference: int = 0,
+        rolling: bool = False,
+        skip: int = 0,
+        false_alarms: float | None = None,
+        threshold: float | None = None,
+        above: bool = False,
+        n_worlds: int | None = None,
+    ) -> None:
+        self.name, self.tally, self.statistic = str(name), tally, statistic
+        self.window = as_size("window", window)
+        least = max(getattr(statistic, "least_reference", 0), int(bool(rolling)))
+        self.reference = as_size("reference", reference, least=least)
+        self.rolling, self.above = bool(rolling), bool(above)
+        self.skip = as_size("skip", skip, least=0)
+        self.n_worlds = None if n_worlds is None else as_size("n_worlds", n_worlds)
+        if (false_alarms is None) == (threshold is None):
+            raise ValueError(
+                "choose one of false_alarms, for a p-value, and threshold: "
+                f"got {false_alarms} and {threshold}"
+            )
+        self.is_p_value = threshold is None
+        if self.is_p_value:
+            rate = as_positive("false_alarms", false_alarms)
+            threshold = as_level(
+                "false_alarms * window / 10,000", rate * self.window / PER_EVENTS
+            )
+        self.threshold = as_finite("threshold", threshold)
+        if self.is_p_value and self.above:
+            raise ValueError("above must be False for a p-value: got True")
+        self.delay = 2 * self.window - 1
+        self.step, self._begin = 0, self.skip
+        self._sums: NDArray | None = None  # of the window that is being filled
+        self._past: list[NDArray] = []  # of the reference windows
+
+    def reset(self) -> None:
+        """Take what comes next as the new normal: it makes up the reference for later windows."""
+        self._begin, self._sums, self._past = max(self.step, self.skip), None, []
+
+    def update(self, *columns: ArrayLike) -> list[Alert]:
+        """Take the next events, and return the alarms they give.
+
+        Parameters
+        ----------
+        *columns : array_like, shape (n,) or (W, n)
+            What the tally adds up. It does not matter how the stream is cut into calls.
+
+        Returns
+        -------
+        list of Alert
+        """
+        readings = self.watch(*columns)
+        rows = np.argwhere(readings.alarm.T)  # windows first: alerts come in order
+        return [self._alert(readings, int(at), tuple(world)) for at, *world in rows]
+
+    def watch(self, *columns: ArrayLike) -> Readings:
+        """Take the next events as `update` does, and return all readings, for example to draw them."""
+        pieces = self._cut(self._as_columns(columns))
+        before = self.step, self._sums, self._past
+        try:
+            taken = [self._take(stop, self.tally(*piece)) for stop, piece in pieces]
+        except Exception:
+            self.step, self._sums, self._past = before
+            raise
+        judged = [one for one in taken if one is not None]
+        step = np.array([stop for stop, _, _ in judged], np.int64)
+        shape = (len(judged), *self._worlds)
+        worst = np.array([found for _, found, _ in judged]).reshape(shape)
+        cell = np.array([at for _, _, at in judged], np.int64).reshape(shape)
+        alarm = worst > self.threshold if self.above else worst < self.threshold
+        return Readings(step, worst.T, cell.T, alarm.T)
+
+    def state(self) -> dict[str, Any]:
+        """Return what the monitor remembers as plain numbers and lists, for example for JSON."""
+        return {
+            "step": self.step,
+            "begin": self._begin,
+            "sums": None if self._sums is None else self._sums.tolist(),
+            "past": [sums.tolist() for sums in self._past],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue where another monitor with the same settings was when its `state` was taken."""
+        known = {"step", "begin", "sums", "past"}
+        if not isinstance(state, Mapping) or set(state) != known:
+            raise ValueError(f"state must come from Monitor.state: got {state!r}")
+        step, begin = (as_size(key, state[key], least=0) for key in ("step", "begin"))
+        windows, filling = divmod(max(0, step - begin), self.window)
+        past = [_as_sums(one) for one in state["past"]]
+        sums = None if state["sums"] is None else _as_sums(state["sums"])
+        shapes = {one.shape for one in past}
+        shapes |= set() if sums is None else {sums.shape}
+        if (
+            len(past) != min(self.reference, windows)
+            or (sums is None) != (filling == 0)
+            or len(shapes) > 1
+            or any(shape[: len(self._worlds)] != self._worlds for shape in shapes)
+        ):
+            raise ValueError(
+                f"state must come from a monitor with the same window, reference and worlds: got {state!r}"
+            )
+        self.step, self._begin, self._sums, self._past = step, begin, sums, past
+
+    @property
+    def _worlds(self) -> tuple[int, ...]:
+        """Shape of the worlds axis, if there is one."""
+        return () if self.n_worlds is None else (self.n_worlds,)
+
+    def _as_columns(self, columns: tuple[ArrayLike, ...]) -> list[NDArray]:
+        arrays = [np.asarray(column) for column in columns]
+        shapes = {array.shape for array in arrays}
+        same = len(shapes) == 1 and arrays[0].ndim > 0
+        if not same or arrays[0].shape[:-1] != self._worlds:
+            wanted = "(n,)" if self.n_worlds is None else f"({self.n_worlds}, n)"
+            raise ValueError(
+                f"columns must all have one shape {wanted}: got {[a.shape for a in arrays]}"
+            )
+        return arrays
+
+    def _cut(self, columns: list[NDArray]) -> list[tuple[int, list[NDArray]]]:
+        """Cut columns where windows end; return the pieces with the number of the event after each."""
+        first, last = self.step, self.step + columns[0].shape[-1]
+        full = max(0, first - self._begin) // self.window
+        ends = range(self._begin + full * self.window, last, self.window)
+        cuts = sorted({first, last, *(end for end in ends if end > first)})
+        return [
+            (stop, [column[..., start - first : stop - first] for column in columns])
+            for start, stop in pairwise(cuts)
+        ]
+
+    def _take(self, stop: int, new: NDArray) -> tuple[int, NDArray, NDArray] | None:
+        """Add the sums of events that end before `stop`; at the end of a window to be judged, judge it."""
+        self.step = stop
+        if stop <= self._begin:
+            return None
+        self._sums = new if self._sums is None else self._sums + new
+        if (stop - self._begin) % self.window:
+            return None
+        now, self._sums = self._sums, None
+        ready = len(self._past) == self.reference
+        judged = self._judge(stop, now) if ready else None
+        if self.rolling or not ready:
+            self._past = [*self._past, now][-self.reference :]
+        return judged
+
+    def _judge(self, stop: int, now: NDArray) -> tuple[int, NDArray, NDArray]:
+        """Return the worst cell of a window, and its statistic."""
+        past = np.stack(self._past) if self._past else now[None][:0]
+        found = self.statistic(now, past)
+        cell = found.argmax(axis=-1) if self.above else found.argmin(axis=-1)
+        worst = np.take_along_axis(found, cell[..., None], axis=-1)[..., 0]
+        if self.is_p_value:
+            worst = np.minimum(1, worst * found.shape[-1])
+        return stop, worst, cell
+
+    def _alert(self, readings: Readings, at: int, world: tuple[int, ...]) -> Alert:
+        step, cell = int(readings.step[at]), int(readings.cell[(*world, at)])
+        statistic = float(readings.statistic[(*world, at)])
+        found = f"p = {statistic:.2g}" if self.is_p_value else f"{statistic:.3g}"
+        side = "above" if self.above else "below"
+        message = (
+            f"{self.name}: {found} is {side} {self.threshold:.3g} "
+            f"in events {step - self.window} to {step - 1}"
+        )
+        where = int(world[0]) if world else None
+        return Alert(self.name, step, statistic, self.threshold, message, cell, where)
+
+
+def _as_sums(sums: ArrayLike) -> NDArray:
+    array = np.asarray(sums)
+    if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        raise ValueError(f"sums must hold finite numbers: got {sums}")
+    return array

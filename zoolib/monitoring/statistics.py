@@ -1,0 +1,178 @@
+r"""Statistics: what a monitor makes of the sums of a window, p-values first.
+
+A statistic takes `now`, the sums of a window, and `reference`, those of m reference windows, and returns one
+number per cell, shape (..., n_cells). Sums from `rates` and `counts` have shapes (..., S, 2) and
+(m, ..., S, 2) and hold whole numbers, with S segments or values; those from `moments` have (..., 6). A
+statistic that judges each segment or value on its own has S cells, any other has one. Its attribute
+``least_reference`` says how many reference windows it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+from scipy.special import entr, rel_entr
+
+from zoolib._support.checks import as_probability
+
+Statistic = Callable[[NDArray, NDArray], NDArray[np.float64]]
+
+
+def same_rates(now: NDArray, reference: NDArray) -> NDArray[np.float64]:
+    """Test for each cell whether its share of successes is still that of the reference.
+
+    Fisher's exact test, two-sided by doubling the smaller tail, on sums from `rates` or `counts`. It holds
+    for any number of events, none included; its level is at most what it says, since counts come in steps.
+    """
+    (n, k), (m, j) = (np.moveaxis(sums, -1, 0) for sums in (now, reference.sum(axis=0)))
+    tails = stats.hypergeom(n + m, k + j, n)
+    p = 2 * np.minimum(tails.cdf(k), tails.sf(k - 1))
+    return np.where((n == 0) | (m == 0), 1, np.minimum(p, 1))
+
+
+def same_mix(now: NDArray, reference: NDArray) -> NDArray[np.float64]:
+    r"""Test whether values are as frequent as in the reference.
+
+    The G test of two samples. Twice the size of each sample times its Kullback-Leibler divergence from
+    their common mix, added up, is nearly :math:`\chi^2_{K - 1}` when nothing has changed (Wilks 1938),
+    if each value is expected five times or more. Values that neither sample holds do not count in K. The
+    sums come from `counts`.
+    """
+    both = np.stack([now, reference.sum(axis=0)])[..., 1]
+    mix = both.sum(axis=0)
+    expected = both.sum(axis=-1, keepdims=True) * mix / mix.sum(axis=-1, keepdims=True)
+    g = 2 * rel_entr(both, expected).sum(axis=(0, -1))
+    degrees = np.maximum((mix > 0).sum(axis=-1) - 1, 1)
+    return stats.chi2.sf(g, degrees)[..., None]
+
+
+def at_least(share: ArrayLike) -> Statistic:
+    """Return a test of a promise from below: shares are at least as large as promised.
+
+    The exact one-sided binomial test on sums from `rates` or `counts`; its level is at most what it says.
+    The promise `share` lies in [0, 1]: one number, or one for each of the cells, shape (S,).
+    """
+    promised = _as_shares(share)
+    return lambda now, _: stats.binom.cdf(*_kept(now, promised), promised)
+
+
+def at_most(share: ArrayLike) -> Statistic:
+    """Return a test of a promise from above, as `at_least` does: shares are at most as large as promised."""
+    promised = _as_shares(share)
+
+    def p_value(now: NDArray, _: NDArray) -> NDArray[np.float64]:
+        successes, events = _kept(now, promised)
+        return stats.binom.sf(successes - 1, events, promised)
+
+    return p_value
+
+
+def _kept(now: NDArray, promised: NDArray) -> tuple[NDArray, NDArray]:
+    """Return successes and events, if there is a promise for each cell."""
+    n_cells = now.shape[-2]
+    if promised.ndim and len(promised) != n_cells:
+        raise ValueError(
+            f"share must be one number, or one for each of {n_cells} cells: got {len(promised)}"
+        )
+    return now[..., 1], now[..., 0]
+
+
+def not_below_usual(statistic: Statistic) -> Statistic:
+    r"""Return a test whether another statistic has fallen below its range in the reference windows.
+
+    The limit of prediction of one more number x after m from the same normal distribution: with their
+    mean :math:`\bar x` and standard deviation :math:`s`, :math:`(x - \bar x) / (s \sqrt{1 + 1/m})` has
+    Student's distribution with m - 1 degrees of freedom. The spread is the agent's own, its wandering from
+    window to window included. The other statistic must need no reference, such as `normalised_entropy` or
+    `fisher_z`; this test needs two reference windows or more, better ten.
+    """
+
+    def p_value(now: NDArray, reference: NDArray) -> NDArray[np.float64]:
+        none = reference[:0]
+        usual = np.stack([statistic(one, none) for one in reference])
+        m, spread = len(usual), usual.std(axis=0, ddof=1)
+        fall = statistic(now, none) - usual.mean(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = fall / (spread * np.sqrt(1 + 1 / m))
+        # Without any spread, what is as ever is no reason for an alarm.
+        return stats.t.cdf(np.nan_to_num(t, nan=0, neginf=-np.inf), m - 1)
+
+    p_value.least_reference = 2
+    return p_value
+
+
+def _as_shares(share: ArrayLike) -> NDArray[np.float64]:
+    shares = np.asarray(share)
+    if shares.ndim > 1:
+        raise ValueError(
+            f"share must be a number or a row of them: got shape {shares.shape}"
+        )
+    checked = [as_probability("share", one) for one in np.atleast_1d(shares).tolist()]
+    return np.array(checked).reshape(shares.shape)
+
+
+def quantile_shift(now: NDArray, reference: NDArray) -> NDArray[np.float64]:
+    """Relative change of the 5th and the 95th percentile of rewards of 0 and 1; the larger of the two.
+
+    A percentile of such rewards is 0 or 1. From 0 to 1 the change is infinite, from 0 to 0 it is none. The
+    sums come from `rates`; each segment is a cell.
+    """
+    new, old = (
+        np.stack([_quantile(sums, q) for q in (0.05, 0.95)])
+        for sums in (now, reference.sum(axis=0))
+    )
+    change = np.where(new == old, 0.0, np.where(old == 0, np.inf, abs(new - old)))
+    return change.max(axis=0)
+
+
+def _quantile(sums: NDArray, q: float) -> NDArray[np.float64]:
+    """Smallest reward with at least a share q of all rewards at or below it."""
+    events, ones = sums[..., 0], sums[..., 1]
+    return (events - ones < q * events).astype(float)
+
+
+def kl_divergence(now: NDArray, reference: NDArray) -> NDArray[np.float64]:
+    """Kullback-Leibler divergence of the window's mix from the reference's, in nats; from `counts`.
+
+    Infinite if the window holds a value that the reference does not.
+    """
+    p, q = (shares(sums, reference) for sums in (now, reference.sum(axis=0)))
+    return rel_entr(p, q).sum(axis=-1, keepdims=True)
+
+
+def normalised_entropy(now: NDArray, _: NDArray) -> NDArray[np.float64]:
+    """Entropy of a mix of K values as a share of the largest possible, ln K; from `counts`.
+
+    It lies between 0, for a single value, and 1.
+    """
+    entropy = entr(shares(now, _)).sum(axis=-1, keepdims=True)
+    return entropy / np.log(max(2, now.shape[-2]))
+
+
+def shares(now: NDArray, _: NDArray) -> NDArray[np.float64]:
+    """Share of successes in a segment, or of a value; 1 without events, so as to be under no threshold."""
+    events, ones = now[..., 0], now[..., 1]
+    return np.where(events == 0, 1.0, ones / np.maximum(events, 1))
+
+
+def fisher_z(now: NDArray, _: NDArray) -> NDArray[np.float64]:
+    """Fisher's transform artanh r of `correlation`: nearly normal, where r is skewed."""
+    return np.arctanh(np.clip(correlation(now, _), -1 + 1e-12, 1 - 1e-12))
+
+
+def correlation(now: NDArray, _: NDArray) -> NDArray[np.float64]:
+    """Pearson's correlation r, from `moments`; 0 if x or y is constant."""
+    n, x, y, xx, yy, xy = np.moveaxis(now, -1, 0)
+    of_x, of_y = n * xx - x * x, n * yy - y * y
+    # What rounding leaves of a constant's spread is not a spread.
+    constant = (of_x <= 1e-12 * n * xx) | (of_y <= 1e-12 * n * yy)
+    r = (n * xy - x * y) / np.sqrt(np.where(constant, 1, of_x * of_y))
+    return np.where(constant, 0, np.clip(r, -1, 1))[..., None]
+
+
+# What compares with a reference needs one window of it at least.
+for _one in (same_rates, same_mix, quantile_shift, kl_divergence):
+    _one.least_reference = 1

@@ -1,0 +1,221 @@
+"""The database file: its tables, how it is opened, its transactions, and what can go wrong with it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from zoolib._support.checks import as_size
+
+SCHEMA = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE counters (name TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT;
+CREATE TABLE contexts (id INTEGER PRIMARY KEY, features BLOB NOT NULL) STRICT;
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    user BLOB NOT NULL,
+    context INTEGER NOT NULL REFERENCES contexts,
+    arm INTEGER NOT NULL CHECK (arm >= 0),
+    propensity REAL NOT NULL CHECK (propensity > 0 AND propensity <= 1),
+    version TEXT NOT NULL,
+    assigned TEXT NOT NULL,
+    time REAL NOT NULL
+) STRICT;
+CREATE INDEX events_of_user ON events (user);
+CREATE INDEX events_with_context ON events (context);
+CREATE TABLE rewards (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    event INTEGER NOT NULL UNIQUE REFERENCES events ON DELETE CASCADE,
+    reward REAL NOT NULL CHECK (reward BETWEEN 0 AND 1),
+    time REAL NOT NULL
+) STRICT;
+CREATE TABLE versions (
+    name TEXT PRIMARY KEY,
+    parent TEXT REFERENCES versions,
+    state TEXT NOT NULL CHECK (state IN ('candidate', 'rolling', 'active', 'retired')),
+    share INTEGER NOT NULL CHECK (share BETWEEN 0 AND 100),
+    since INTEGER NOT NULL,
+    created REAL NOT NULL,
+    n_rows INTEGER NOT NULL,
+    validation TEXT NOT NULL,
+    note TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX one_active ON versions (state) WHERE state = 'active';
+CREATE UNIQUE INDEX one_rolling ON versions (state) WHERE state = 'rolling';
+CREATE TABLE snapshots (
+    version TEXT NOT NULL REFERENCES versions,
+    seq INTEGER NOT NULL,
+    agent BLOB NOT NULL,
+    PRIMARY KEY (version, seq)
+) STRICT;
+"""
+LAYOUT = 2  # grows with every change of the tables or of what their blobs mean
+TIMEOUT = 5.0  # seconds to wait for another process that writes
+APPLICATION_ID = 0x5A4F4F31  # "ZOO1": tells our files from other SQLite files
+
+
+class StoreError(RuntimeError):
+    """The database refused; what was acknowledged before is safe, and nothing was changed."""
+
+
+class StoreLockedError(StoreError):
+    """Another process held the database for longer than `TIMEOUT`."""
+
+
+class StoreFullError(StoreError):
+    """There is no room left on the disk."""
+
+
+class StoreCorruptError(StoreError):
+    """The file is damaged, or no database of this service."""
+
+
+class StoreOutdatedError(StoreError):
+    """The file was made by a version of the library that laid it out differently."""
+
+
+ERRORS = {
+    "SQLITE_BUSY": (StoreLockedError, "is locked by another process"),
+    "SQLITE_FULL": (StoreFullError, "has no room left on its disk"),
+    "SQLITE_CORRUPT": (StoreCorruptError, "is damaged"),
+    "SQLITE_NOTADB": (StoreCorruptError, "is damaged, or no database at all"),
+    "": (StoreError, "refused"),
+}
+
+
+class Database:
+    """A file of this service: opened, checked, and changed in transactions.
+
+    It is made if there is none, and remembers its numbers of arms and features and a digest that tells
+    whether a secret key is the same.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        n_arms: int,
+        n_features: int,
+        key_check: str,
+    ) -> None:
+        self.path = Path(path)
+        self.n_arms = as_size("n_arms", n_arms)
+        self.n_features = as_size("n_features", n_features)
+        with self._errors():
+            self._db = sqlite3.connect(self.path, TIMEOUT, isolation_level=None)
+        try:
+            with self._errors():
+                self._open(key_check)
+        except BaseException:
+            self._db.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def _open(self, key_check: str) -> None:
+        damage = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if damage != "ok":
+            raise StoreCorruptError(f"database {self.path} is damaged: {damage}")
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("PRAGMA foreign_keys = ON")
+        self._db.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
+        made_with = {
+            "n_arms": str(self.n_arms),
+            "n_features": str(self.n_features),
+            "key": key_check,
+        }
+        with self.transaction() as db:
+            if not db.execute("SELECT 1 FROM sqlite_master").fetchone():
+                for statement in SCHEMA.split(";\n"):
+                    db.execute(statement)
+                db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                db.execute(f"PRAGMA user_version = {LAYOUT}")
+                db.executemany("INSERT INTO facts VALUES (?, ?)", made_with.items())
+            self._check_layout(db)
+            known = dict(db.execute("SELECT name, value FROM facts"))
+        for name, value in made_with.items():
+            if known[name] != value:
+                shown = "" if name == "key" else f" {known[name]}: got {value}"
+                raise ValueError(
+                    f"{name} must be what {self.path} was made with{shown}"
+                )
+        self._seen = self._data_version()
+
+    def _check_layout(self, db: sqlite3.Connection) -> None:
+        if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            raise StoreCorruptError(f"{self.path} is no database of this service")
+        layout = db.execute("PRAGMA user_version").fetchone()[0] or 1
+        if layout != LAYOUT:
+            raise StoreOutdatedError(
+                f"database {self.path} has layout {layout}, and this version of zoolib reads layout {LAYOUT}: "
+                "open it with the version that made it, or start the service on a new file"
+            )
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn SQLite's errors into ours, which name the file."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            name = getattr(error, "sqlite_errorname", None) or ""
+            start = next(start for start in ERRORS if name.startswith(start))
+            kind, words = ERRORS[start]
+            raise kind(f"database {self.path} {words}: {error}") from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Do all of it, on disk when this returns, or nothing."""
+        with self._errors():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self.commit()
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def commit(self) -> None:
+        """Put what the transaction changed on the disk."""
+        self._db.execute("COMMIT")
+
+    def _rows(self, sql: str, *values: Any) -> list[tuple]:
+        with self._errors():
+            return self._db.execute(sql, values).fetchall()
+
+    def _data_version(self) -> int:
+        return self._rows("PRAGMA data_version")[0][0]
+
+    def changed(self) -> bool:
+        """Whether another connection has written since this was asked last."""
+        before, self._seen = self._seen, self._data_version()
+        return self._seen != before
+
+    def fact(self, name: str) -> str | None:
+        """Return what was remembered under a name, None if nothing was."""
+        found = self._rows("SELECT value FROM facts WHERE name = ?", name)
+        return found[0][0] if found else None
+
+    def remember(self, facts: dict[str, str]) -> None:
+        """Remember texts under their names, all in one transaction."""
+        with self.transaction() as db:
+            db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
+
+    def counters(self) -> dict[str, int]:
+        """Return what was counted since the file was made, rejected rewards for example."""
+        return dict(self._rows("SELECT name, count FROM counters ORDER BY name"))
+
+
+def count(db: sqlite3.Connection, name: str) -> None:
+    """Add one to a counter, within a transaction."""
+    db.execute(
+        "INSERT INTO counters VALUES (?, 1)"
+        " ON CONFLICT (name) DO UPDATE SET count = count + 1",
+        (name,),
+    )
