@@ -17,6 +17,10 @@ LAB_READY := .venv/lab-ready
 SITE_READY := .venv/site-ready
 PEERS_READY := .venv-peers/peers.json
 HTML := _build/html/index.html
+# What the built pages were made from: the sums of all files that a page may come from.
+STAMP := _build/sources
+SUMS := find . -type d \( -name '.?*' -o -name _build -o -name __pycache__ -o -name '*.egg-info' -o -path ./tests \) -prune \
+	-o -type f ! -name '.*' ! -name '*.ipynb' -print | LC_ALL=C sort | tr '\n' '\0' | xargs -0 cksum
 # Passed on to JupyterLab, for example LAB_OPTIONS=--no-browser
 LAB_OPTIONS ?=
 # Where `make bench` writes. The page of the book shows zoolib/book/records/benchmarks.json.
@@ -58,10 +62,14 @@ $(LAB_READY): $(READY) requirements-lab.txt
 	@echo '{"@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Jupytext Notebook"}}}' >.venv/share/jupyter/lab/settings/overrides.json
 	@touch $@
 
-# --all: a page left alone would not repeat its warnings. Executions come from the cache.
+# --all: a page left alone would not repeat its warnings. Executions come from the cache. The stamp is
+# written only after a build without a warning, so a warning comes back until it is mended.
 book: $(READY)
-	@rm -rf _build/html _build/jupyter_execute
-	@$(BIN)/jupyter-book build . --all -W -n --keep-going
+	@mkdir -p _build && { $(SUMS); echo "$(BOOK_URL)"; } >$(STAMP).now
+	@if test -f $(HTML) && cmp -s $(STAMP).now $(STAMP); then echo "Nothing has changed since the book was built."; else \
+		rm -rf _build/html _build/jupyter_execute $(STAMP); \
+		$(BIN)/jupyter-book build . --all -W -n --keep-going && mv $(STAMP).now $(STAMP); \
+	fi
 	@echo "The book is built: open $(HTML)"
 
 # The browser is found on the path, or named: make pdf CHROMIUM=/path/to/chromium

@@ -284,6 +284,65 @@ def test_a_failing_setup_says_what_to_do_in_one_line(clone, python, words):
     assert not Path(clone, ".venv/ready").exists()
 
 
+@pytest.fixture
+def built(clone):
+    """Return a folder whose book was built once, by a program that only counts its calls."""
+    tool = clone / ".venv/bin/jupyter-book"
+    tool.parent.mkdir(parents=True)
+    tool.write_text(
+        "#!/bin/sh\ntest ! -f warn || exit 1\n"
+        "mkdir -p _build/html && touch _build/html/index.html && echo >>.calls\n"
+    )
+    tool.chmod(0o755)
+    (clone / "chapters").mkdir()
+    (clone / "chapters/page.md").write_text("one\n")
+    (clone / ".venv/ready").touch()
+    assert make(clone, "book").returncode == 0
+    return clone
+
+
+def calls(folder):
+    return len((folder / ".calls").read_text())
+
+
+def test_a_book_whose_sources_are_the_same_is_not_built_again(built):
+    result = make(built, "book")
+    assert result.returncode == 0
+    assert "Nothing has changed" in result.stdout
+    assert calls(built) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "chapters/page.md").write_text("two\n"),
+        lambda folder: (folder / "chapters/page.md").rename(folder / "chapters/p.md"),
+        lambda folder: (folder / "chapters/page.md").unlink(),
+        lambda folder: (folder / "new.bib").touch(),
+        lambda folder: shutil.rmtree(folder / "_build/html"),
+    ],
+    ids=["changed", "renamed", "deleted", "added", "no pages"],
+)
+def test_a_book_whose_sources_have_changed_is_built_again(built, change):
+    change(built)
+    assert make(built, "book").returncode == 0
+    assert calls(built) == 2
+
+
+def test_the_address_of_the_book_is_one_of_its_sources(built):
+    make(built, "book", BOOK_URL="https://example.org")
+    assert calls(built) == 2
+
+
+def test_a_warning_is_said_again_until_it_is_mended(built):
+    (built / "warn").touch()
+    assert make(built, "book").returncode != 0
+    assert make(built, "book").returncode != 0
+    (built / "warn").unlink()
+    assert make(built, "book").returncode == 0
+    assert calls(built) == 2
+
+
 def test_make_alone_says_what_there_is(clone):
     said = make(clone).stdout
     assert all(target in said for target in ("make book", "make test", "make lab"))
