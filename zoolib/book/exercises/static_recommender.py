@@ -193,11 +193,11 @@ def _expected_maximum(n: int) -> float:
 
 
 @exercise(
-    "ex-small-start",
-    wanted="the twenty trained models, and for each world their validation loss after the fifth epoch and "
+    "ex-usual-start",
+    wanted="the twenty trained models, and for each world their validation loss after the tenth epoch and "
     "their share of the oracle",
 )
-def _small_start(models: MLPRecommender, losses: ArrayLike, shares: ArrayLike) -> None:
+def _usual_start(models: MLPRecommender, losses: ArrayLike, shares: ArrayLike) -> None:
     predictions = _predictions(
         models, "The first answer is the trained MLPRecommender."
     )
@@ -210,11 +210,11 @@ def _small_start(models: MLPRecommender, losses: ArrayLike, shares: ArrayLike) -
         hint = f"Loss in world {seed}: judge the models as they are after the last epoch, on validation rows."
         expect_close(losses[seed], right, hint, within=1e-4, mistakes=mistakes)
         hint = (
-            f"In world {seed} these are not embeddings that began at a standard deviation of 0.1 and were "
-            "trained for five epochs on the training rows: look at embedding_scale, epochs and rows."
+            f"In world {seed} these are not embeddings that began at a standard deviation of 1 and were "
+            "trained for ten epochs on the training rows: look at embedding_scale, epochs and rows."
         )
-        # Learnt better than the chapter's models, 0.016 above the truth, and not from the validation rows.
-        expect(0 < right - floor < 0.012, hint)
+        # Learnt less than the chapter's models, which are 0.007 above the truth.
+        expect(0.01 < right - floor < 0.03, hint)
         earned = np.take_along_axis(truth, says.argmax(axis=1)[:, None], axis=1).mean()
         share = earned / truth.max(axis=1).mean()
         hint = f"Share in world {seed}: the value of what is recommended, divided by the oracle's value."
