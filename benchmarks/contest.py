@@ -108,12 +108,6 @@ class Row:
     figures: Mapping[str, float] = field(default_factory=dict)
 
 
-def seconds(task: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    task()
-    return time.perf_counter() - start
-
-
 def for_a_while(step: Callable[[], object], units: float = 1) -> Callable[[], float]:
     """Return a contestant's run: steps of `units` each until `LEAST_SECONDS` are over."""
 

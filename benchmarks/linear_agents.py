@@ -13,6 +13,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import cycle
+from timeit import timeit
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -24,7 +25,6 @@ from benchmarks.contest import (
     Promise,
     Row,
     for_a_while,
-    seconds,
 )
 from benchmarks.machine import multiplies, reads
 from benchmarks.peers import Adapter, available
@@ -188,7 +188,7 @@ def peers(
         theirs = partial(one, *context.features.shape)
         adapter = theirs()
         adapter.update(context, adapter.select(context), reward)
-        took = seconds(partial(adapter.select, context))
+        took = timeit(partial(adapter.select, context), number=1)
         if took > MOST_SECONDS:
             found[name] = Absent(f"one decision takes {took:.1f} s: too long to repeat")
             continue
@@ -284,15 +284,11 @@ def lockstep(n_worlds: int) -> Row:
     """Return the row of worlds that step together, beside one world at a time."""
     n_arms, d, n_steps = 50, 9, 1000
 
-    def plays(n_worlds: int | None) -> Callable[[], int]:
-        agent = LinUCBAgent(n_arms, d, ALPHA, n_worlds=n_worlds)
-
-        def run() -> int:
-            seeds = range(n_worlds or 1)
-            run_experiment({"linucb": agent}, seeds, n_steps, progress=False)
-            return n_steps * len(seeds)
-
-        return run
+    def plays(n_worlds: int | None) -> Callable[[], float]:
+        agents = {"linucb": LinUCBAgent(n_arms, d, ALPHA, n_worlds=n_worlds)}
+        seeds = range(n_worlds or 1)
+        run = partial(run_experiment, agents, seeds, n_steps, progress=False)
+        return for_a_while(run, n_steps * len(seeds))
 
     return Row(
         f"lockstep, {n_worlds} worlds" if n_worlds > 1 else "lockstep, 1 world",

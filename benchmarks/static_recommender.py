@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pandas as pd
 import torch
 from sklearn.model_selection import train_test_split
 from torch.utils.data import DataLoader, Dataset
 
-from benchmarks.contest import Contestant, Promise, Row
+from benchmarks.contest import Contestant, Promise, Row, for_a_while
 from zoolib import MLPRecommender, ZooplusSimulator, train_recommender
 
 SEED, N, EPOCHS = 42, 200_000, 4
@@ -33,19 +34,16 @@ def loop_of_single_draws(world: ZooplusSimulator, n: int) -> pd.DataFrame:
 def sampling_row() -> Row:
     """Compare ways of logging visits."""
     worlds = ZooplusSimulator(seed=SEED), ZooplusSimulator(seed=SEED)
-
-    def ours() -> int:
-        return len(worlds[0].sample_interactions(N))
-
-    def naive() -> int:
-        return len(loop_of_single_draws(worlds[1], FEW))
-
+    ours = partial(worlds[0].sample_interactions, N)
+    naive = partial(loop_of_single_draws, worlds[1], FEW)
     return Row(
         "200,000 random visits",
         "a visit",
         {
-            "zoolib": Contestant(ours, "zoolib"),
-            "naive": Contestant(naive, "naive", note="a draw at a time"),
+            "zoolib": Contestant(for_a_while(ours, N), "zoolib"),
+            "naive": Contestant(
+                for_a_while(naive, FEW), "naive", note="a draw at a time"
+            ),
         },
         {"visits": N},
         SEED,
@@ -106,16 +104,11 @@ def training_row() -> Row:
 
     def epochs(
         trained: Callable[..., None], n: int, times: int = 1
-    ) -> Callable[[], int]:
+    ) -> Callable[[], float]:
         """Train on n rows and judge by a quarter as many."""
         model = MLPRecommender(1000, 50, seed=SEED)
-        parts = train[:n], validation[: n // 4]
-
-        def run() -> int:
-            trained(model, *parts, times)
-            return n * times
-
-        return run
+        run = partial(trained, model, train[:n], validation[: n // 4], times)
+        return for_a_while(run, n * times)
 
     return Row(
         "training a recommender",
