@@ -156,12 +156,8 @@ def embed(body: nn.Sequential, rows: NDArray) -> NDArray:
 def neural_linear() -> Row:
     """Return the row of neural-linear agents whose network stays as it is."""
     agent = NeuralLinearAgent(K, D, alpha=1.0, train_every=NEVER)
-    thompson = NeuralLinearAgent(K, D, policy="thompson", train_every=NEVER)
     contestants: dict[str, Contestant | Absent] = {
-        "zoolib": Contestant(plays(copy.deepcopy(agent)), "zoolib"),
-        "zoolib, Thompson sampling": Contestant(
-            plays(thompson), "variant", note="Draws a mean from the posterior."
-        ),
+        "zoolib": Contestant(plays(copy.deepcopy(agent)), "zoolib")
     }
     embeds = partial(embed, as_sequential(agent.network.body))
     for name, form in NAIVE.items():
@@ -170,7 +166,7 @@ def neural_linear() -> Row:
     for name, one in available("neural-linear").items():
         if not isinstance(one, Absent):
             network = as_sequential(agent.network.body)
-            one = beside(agent, one(network, agent.embedding_dim, SEED), "peer", 50)
+            one = beside(agent, one(network, agent.embedding_dim), "peer", 50)
         contestants[name] = one
     return Row(
         "neural-linear",
@@ -189,13 +185,7 @@ def neural_linear() -> Row:
 
 
 class NaiveTraining:
-    """One network trained as PyTorch's tutorials do it.
-
-    Parameters
-    ----------
-    agent : NeuralLinearAgent
-        Of one world; its network and its memory are copied.
-    """
+    """One network trained as PyTorch's tutorials do it, a copy of an agent's with its memory."""
 
     def __init__(self, agent: NeuralLinearAgent) -> None:
         self.network = nn.Sequential(

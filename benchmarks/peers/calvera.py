@@ -19,21 +19,18 @@ class CalveraNeuralLinear(Adapter):
 
     Two defaults are set otherwise. The precision is updated with the reward, not with the choice: only then
     does the mean follow from it. And the head is shown new rows only, instead of all rows again each time.
-    The seed is that of PyTorch's global generator, from which it draws.
     """
 
     distribution, module = "calvera", "calvera.bandits"
 
-    def __init__(
-        self, network: nn.Sequential, embedding_dim: int, seed: int = 0
-    ) -> None:
+    def __init__(self, network: nn.Sequential, embedding_dim: int) -> None:
         from calvera.bandits import NeuralLinearBandit
         from calvera.utils.data_storage import (
             SlidingWindowRetrievalStrategy,
             TensorDataBuffer,
         )
 
-        torch.manual_seed(seed)
+        torch.manual_seed(0)  # it draws from the global generator
         self.bandit = NeuralLinearBandit(
             network,
             TensorDataBuffer(SlidingWindowRetrievalStrategy(1), max_size=1000),

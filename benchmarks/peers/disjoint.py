@@ -76,11 +76,7 @@ class ContextualbanditsLinUCB(Adapter):
     distribution, module = "contextualbandits", "contextualbandits.online"
 
     def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        alpha: float = 1.0,
-        ridge: float = 1.0,
+        self, n_arms: int, n_features: int, alpha: float = 1.0, ridge: float = 1.0
     ) -> None:
         from contextualbandits.online import LinUCB
 
@@ -122,12 +118,7 @@ class BayesianBandits(Adapter):
     distribution = module = "bayesianbandits"
 
     def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        alpha: float = 1.0,
-        ridge: float = 1.0,
-        seed: int = 0,
+        self, n_arms: int, n_features: int, alpha: float = 1.0, ridge: float = 1.0
     ) -> None:
         import bayesianbandits as bb
 
@@ -138,7 +129,7 @@ class BayesianBandits(Adapter):
         arms = [
             bb.Arm(arm, learner=bb.NormalRegressor(**prior)) for arm in range(n_arms)
         ]
-        self.agent = bb.ContextualAgent(arms, bb.ThompsonSampling(), random_seed=seed)
+        self.agent = bb.ContextualAgent(arms, bb.ThompsonSampling(), random_seed=0)
 
     def select(self, context: Context) -> int:
         return self.agent.pull(context.features[:1])[0]
@@ -178,10 +169,10 @@ class RiverLinUCB(Adapter):
 
     distribution, module = "river", "river.bandit"
 
-    def __init__(self, n_arms: int, n_features: int, seed: int = 0) -> None:
+    def __init__(self, n_arms: int, n_features: int) -> None:
         from river.bandit import LinUCBDisjoint
 
-        self.policy = LinUCBDisjoint(seed=seed)
+        self.policy = LinUCBDisjoint(seed=0)
         self.arms = list(range(n_arms))
 
     def select(self, context: Context) -> int:
@@ -206,7 +197,7 @@ class VowpalWabbit(Adapter):
     distribution = module = "vowpalwabbit"
     same_scores = False
 
-    def __init__(self, n_arms: int, n_features: int, seed: int = 0) -> None:
+    def __init__(self, n_arms: int, n_features: int) -> None:
         from vowpalwabbit import Workspace
 
         # Its table of weights has room for twice as many as are learnt, and for 2¹⁸ at least.
@@ -214,7 +205,7 @@ class VowpalWabbit(Adapter):
         self.workspace = Workspace(
             f"--cb_explore {n_arms} --epsilon 0.1 --noconstant --quiet --bit_precision {bits}"
         )
-        self.arms, self.rng = range(n_arms), random.Random(seed)
+        self.arms, self.rng = range(n_arms), random.Random(0)
         # Features named by numbers are not hashed.
         self.line = "| " + " ".join(f"{i}:%.7g" for i in range(n_features))
 

@@ -19,11 +19,7 @@ class ContextualbanditsRidge(Adapter):
     distribution, module = "contextualbandits", "contextualbandits.linreg"
 
     def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        alpha: float = 1.0,
-        ridge: float = 1.0,
+        self, n_arms: int, n_features: int, alpha: float = 1.0, ridge: float = 1.0
     ) -> None:
         from contextualbandits.linreg import LinearRegression
 
@@ -56,12 +52,7 @@ class BayesianBandits(Adapter):
     distribution = module = "bayesianbandits"
 
     def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        alpha: float = 1.0,
-        ridge: float = 1.0,
-        seed: int = 0,
+        self, n_arms: int, n_features: int, alpha: float = 1.0, ridge: float = 1.0
     ) -> None:
         import bayesianbandits as bb
 
@@ -79,7 +70,7 @@ class BayesianBandits(Adapter):
             policy=bb.ThompsonSampling(),
             arm_featurizer=RowOfArm(),
             learner=bb.NormalRegressor(alpha=ridge * self.noise, beta=self.noise),
-            random_seed=seed,
+            random_seed=0,
         )
 
     def select(self, context: Context) -> int:
