@@ -17,7 +17,7 @@ import pickle
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -148,9 +148,9 @@ def sweep(
         world, shape (W,), for example `share_of_oracle`.
     path : path-like, optional
         The record of the sweep, a file of JSON Lines. The same call after an interrupt, a crash or a
-        failure plays the tasks that it lacks, and so does one whose grid has grown. The record knows
-        callables by their names and arguments: after a change of what one does, use another path.
-        Without a path nothing is kept.
+        failure plays the tasks that it lacks, and so does one whose grid has grown by whole tasks. The
+        record knows callables by their names and arguments: after a change of what one does, use
+        another path. Without a path nothing is kept.
     worlds_per_task : int, default 1
         Worlds of one task, in the order of `seeds`, which are played in step: with more the whole takes
         less time, with fewer there are more tasks to spread.
@@ -209,60 +209,60 @@ def sweep(
         "worlds_per_task": worlds_per_task,
         "agents": {name: _described(make) for name, make in agents.items()},
     }
-    record = None if path is None else _Record(path, experiment)
-    finished, failed = record.read(grid) if record else {}, {}
-    missing = [task for task in tasks if task.key not in finished]
+    record, failed = _Record(path, experiment, grid), {}
+    missing = [task for task in tasks if task.key not in record.finished]
     with (
         one_thread(),  # for all, should joblib play in threads
         _outcomes(missing, packed, n_jobs) as outcomes,
         progress_bar(
-            progress, total=len(grid), initial=len(finished), unit="task", smoothing=0
+            progress,
+            total=len(grid),
+            initial=len(record.finished),
+            unit="task",
+            smoothing=0,
         ) as bar,
     ):
-        if record:
-            record.write(finished.values())
+        record.write()
         try:
             for task in outcomes:
                 if task.error:
                     bar.write(f"{task} failed: {task.error}", file=sys.stderr)
                     failed[task.key] = task
                 else:
-                    if record:
-                        record.add(task)
-                    finished[task.key] = task
+                    record.add(task)
                 bar.update()
         except BaseException as error:
+            n_kept = f"{len(record.finished)} of {len(grid)} tasks are finished"
             kept = "kept: the same call plays the rest" if path else "lost: no path"
-            error.add_note(
-                f"{len(finished)} of {len(grid)} tasks are finished and {kept}"
-            )
+            error.add_note(f"{n_kept} and {kept}")
             raise
-    in_order = [finished[key] for key in grid if key in finished]
-    if record:
-        record.write(in_order)
-    table = pd.DataFrame(
-        [row for one in in_order for row in one.rows()], columns=columns
-    )
+    record.write()
+    rows = [row for task in record.in_order() for row in task.rows()]
+    table = pd.DataFrame(rows, columns=columns)
     return Sweep(table, tuple(failed[key] for key in grid if key in failed))
 
 
 class _Record:
-    """The file of a sweep."""
+    """The finished tasks of a sweep, in memory and, if it has a path, in a file."""
 
     def __init__(
-        self, path: str | os.PathLike[str], experiment: dict[str, object]
+        self,
+        path: str | os.PathLike[str] | None,
+        experiment: dict[str, object],
+        grid: dict[tuple, Task],
     ) -> None:
-        self.path = Path(path)
-        if self.path.is_dir() or not self.path.parent.is_dir():
-            wanted = "path must name a file in an existing folder"
-            raise ValueError(f"{wanted}: got {os.fspath(path)!r}")
+        self.path, self.grid = None if path is None else Path(path), grid
         self.experiment = json.loads(json.dumps(experiment))  # as it will be read
+        self.finished: dict[tuple, Task] = {}
+        if self.path:
+            if self.path.is_dir() or not self.path.parent.is_dir():
+                wanted = "path must name a file in an existing folder"
+                raise ValueError(f"{wanted}: got {os.fspath(path)!r}")
+            if self.path.exists() and (content := self.path.read_bytes()):
+                self._read(content)
 
-    def read(self, grid: dict[tuple, Task]) -> dict[tuple, Task]:
-        """Return the finished tasks; refuse a file of something else, or of another experiment."""
-        content = self.path.read_bytes() if self.path.exists() else b""
-        if not content:
-            return {}
+    def _read(self, content: bytes) -> None:
+        """Take in what a file holds; refuse one of something else, or of another experiment."""
         file, ours = repr(str(self.path)), self.experiment
         header, *lines = content.split(b"\n")
         try:
@@ -281,26 +281,31 @@ class _Record:
                 f"path must name a file of the same experiment: {name} of {file} is "
                 f"{theirs[name]!r}, not {ours[name]!r}"
             )
-        found = {}
         for task in tasks:
-            if task.key not in grid:
+            if task.key not in self.grid:
                 said = f"path must name a file of this grid: {file} holds {task}"
                 raise ValueError(said)
-            found[task.key] = replace(grid[task.key], measures=task.measures)
-        return found
+            asked = self.grid[task.key]
+            self.finished[task.key] = replace(asked, measures=task.measures)
+
+    def in_order(self) -> list[Task]:
+        """Return the finished tasks in the order of the grid."""
+        return [self.finished[key] for key in self.grid if key in self.finished]
 
     def add(self, task: Task) -> None:
-        """Add a finished task; it is on the disk when this returns."""
-        with self.path.open("ab") as file:
-            file.write(_line(task))
-            file.flush()
-            os.fsync(file.fileno())
+        """Take a task in; its line is on the disk when this returns."""
+        if self.path:
+            with self.path.open("ab") as file:
+                file.write(_line(task))
+                file.flush()
+                os.fsync(file.fileno())
+        self.finished[task.key] = task
 
-    def write(self, tasks: Iterable[Task]) -> None:
+    def write(self) -> None:
         """Write the whole file, unless this is what it holds."""
         header = json.dumps(self.experiment).encode() + b"\n"
-        content = b"".join([header, *map(_line, tasks)])
-        if not self.path.exists() or self.path.read_bytes() != content:
+        content = b"".join([header, *map(_line, self.in_order())])
+        if self.path and not (self.path.exists() and self.path.read_bytes() == content):
             write_whole(self.path, lambda file: file.write(content))
 
 
