@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from types import MappingProxyType
 
 import nbformat
 import numpy as np
@@ -170,8 +171,8 @@ def test_published_data_reach_the_notebook_as_plain_json_of_six_digits():
 
 
 def test_outside_a_notebook_data_are_checked_and_nothing_happens(capsys):
-    data = {"a": np.ones(3), "b": [1]}
-    assert publish("f", data) is None
+    data = {"a": np.ones(3), "b": [1], "c": MappingProxyType({"d": 1})}
+    assert publish("f", MappingProxyType(data)) is None
     assert capsys.readouterr() == ("", "")
     assert data["b"] == [1]
     assert isinstance(data["a"], np.ndarray)
