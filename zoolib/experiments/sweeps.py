@@ -173,10 +173,9 @@ def sweep(
 
     Notes
     -----
-    Whatever stops a sweep, finished tasks are kept, and the error says how many. If a worker of a cluster
-    dies, Dask plays its task on another. Dask gives up a task on which several workers have died (see
-    ``distributed.scheduler.allowed-failures``), but joblib is not told: the sweep then waits forever.
-    Dask's log names the workers; interrupt the sweep with Ctrl-C and mend the task.
+    If a worker of a cluster dies, Dask plays its task on another. After several deaths it gives the task
+    up (see ``distributed.scheduler.allowed-failures``), but joblib is not told, and the sweep waits forever:
+    interrupt it with Ctrl-C and mend the task. Dask's log names the workers.
     """
     _check_callables("agents", agents)
     _check_callables("measures", measures)
@@ -377,7 +376,7 @@ def _packed(
     agents: Mapping[str, Callable], run: dict[str, object], measures: dict[str, Measure]
 ) -> dict[str, bytes]:
     """Pickle what a task of each agent calls in other processes."""
-    parts = {name: run[name] for name in ("make_world", "make_features")}
+    parts = {"make_world": run["make_world"], "make_features": run["make_features"]}
     parts |= {f"measure {name!r}": measure for name, measure in measures.items()}
     parts |= {f"agent {name!r}": make for name, make in agents.items()}
     for name, part in parts.items():
