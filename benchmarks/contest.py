@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from zoolib import Estimate, median_interval
@@ -108,12 +108,6 @@ class Row:
     figures: Mapping[str, float] = field(default_factory=dict)
 
 
-def seconds(task: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    task()
-    return time.perf_counter() - start
-
-
 def for_a_while(step: Callable[[], object], units: float = 1) -> Callable[[], float]:
     """Return a contestant's run: steps of `units` each until `LEAST_SECONDS` are over."""
 
@@ -137,11 +131,8 @@ def measure(row: Row, rounds: int = 11) -> dict[str, Any]:
         The row's labels and, for each contestant, its seconds per unit, in each round and in the median,
         and the ratio of its seconds to zoolib's in the same round: median and 95 % interval.
     """
-    present = {
-        name: one
-        for name, one in row.contestants.items()
-        if isinstance(one, Contestant)
-    }
+    contestants = row.contestants.items()
+    present = {name: one for name, one in contestants if isinstance(one, Contestant)}
     times: dict[str, list[float]] = {name: [] for name in present}
     turns = list(present)
     for _ in range(1 + rounds):
@@ -156,7 +147,7 @@ def measure(row: Row, rounds: int = 11) -> dict[str, Any]:
     }
     absent = {
         name: {"kind": "peer", "absent": one.reason}
-        for name, one in row.contestants.items()
+        for name, one in contestants
         if isinstance(one, Absent)
     }
     result = {
@@ -190,26 +181,16 @@ def _contestant(
 
 def ratio(result: Mapping[str, Any], figure: str) -> float | None:
     """Return the figure of a measured row that a promise names; None if no peer ran."""
-    if figure == FASTEST_PEER:
-        return min((ratio for _, ratio in peer_ratios(result)), default=None)
     if figure in result["figures"]:
         return result["figures"][figure]
-    return result["contestants"][figure]["ratio"]["median"]
-
-
-def peer_ratios(result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield the peers of a measured row that ran, each with its median ratio."""
-    for name, one in result["contestants"].items():
-        if one["kind"] == "peer" and "ratio" in one:
-            yield name, one["ratio"]["median"]
+    contestants = result["contestants"]
+    if figure == FASTEST_PEER:
+        ran = [c for c in contestants.values() if c["kind"] == "peer" and "ratio" in c]
+        return min((one["ratio"]["median"] for one in ran), default=None)
+    return contestants[figure]["ratio"]["median"]
 
 
 def _judged(promise: Promise, result: Mapping[str, Any]) -> dict[str, Any]:
     found = ratio(result, promise.figure)
-    return {
-        "figure": promise.figure,
-        "at_least": promise.at_least,
-        "below": promise.below,
-        "found": found,
-        "kept": None if found is None else promise.kept(found),
-    }
+    kept = None if found is None else promise.kept(found)
+    return asdict(promise) | {"found": found, "kept": kept}

@@ -13,7 +13,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import cycle
-from typing import Protocol
+from timeit import timeit
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -25,10 +25,9 @@ from benchmarks.contest import (
     Promise,
     Row,
     for_a_while,
-    seconds,
 )
 from benchmarks.machine import multiplies, reads
-from benchmarks.peers import BatchAdapter, available
+from benchmarks.peers import Adapter, available
 from zoolib import (
     Context,
     EpsilonGreedyAgent,
@@ -36,24 +35,16 @@ from zoolib import (
     LinUCBAgent,
     run_experiment,
 )
+from zoolib.agents import Agent
 
 SEED, ALPHA = 0, 1.0
 MOST_SECONDS = 0.25  # that a peer's decision may take
 Visit = tuple[Context, float]
+Player = Agent | Adapter
 
 
-class Player(Protocol):
-    """What is timed: a decision and an update."""
-
-    def select(self, context: Context) -> int:
-        """Choose an arm."""
-
-    def update(self, context: Context, arm: int, reward: float) -> None:
-        """Learn from the arm played."""
-
-
-class NaiveLinUCB:
-    """LinUCB as its definition reads: one inverse for each model and decision."""
+class NaiveLinUCB(Adapter):
+    """LinUCB as its definition reads: one inverse for each model and decision, one arm after the other."""
 
     def __init__(
         self,
@@ -62,34 +53,25 @@ class NaiveLinUCB:
         alpha: float = ALPHA,
         shared: bool = False,
         dtype: DTypeLike = np.float64,
+        embed: Callable[[NDArray], NDArray] = np.asarray,
     ) -> None:
-        self.alpha, self.shared = alpha, shared
+        self.alpha, self.shared, self.embed = alpha, shared, embed
         self.A = np.stack([np.eye(n_features, dtype=dtype)] * (1 if shared else n_arms))
         self.b = np.zeros(self.A.shape[:-1], dtype)
 
     def scores(self, context: Context) -> NDArray:
-        """Return the upper confidence bounds."""
-        rows = context.features
-        if self.shared:
-            A_inv = np.linalg.inv(self.A[0])
-            theta = A_inv @ self.b[0]
-            return np.array(
-                [x @ theta + self.alpha * np.sqrt(x @ A_inv @ x) for x in rows]
-            )
-        scores = np.empty(len(rows))
-        for arm, x in enumerate(rows):
-            A_inv = np.linalg.inv(self.A[arm])
-            theta = A_inv @ self.b[arm]
-            scores[arm] = x @ theta + self.alpha * np.sqrt(x @ A_inv @ x)
+        scores = np.empty(len(context.features))
+        inverses = [np.linalg.inv(A) for A in self.A]
+        means = [A_inv @ b for A_inv, b in zip(inverses, self.b, strict=True)]
+        for arm, row in enumerate(context.features):
+            x, model = self.embed(row[None])[0], 0 if self.shared else arm
+            width = np.sqrt(x @ inverses[model] @ x)
+            scores[arm] = x @ means[model] + self.alpha * width
         return scores
 
-    def select(self, context: Context) -> int:
-        """Choose the arm of the highest bound."""
-        return int(self.scores(context).argmax())
-
     def update(self, context: Context, arm: int, reward: float) -> None:
-        """Learn from the arm played."""
-        x, model = context.features[arm], 0 if self.shared else arm
+        x = self.embed(context.features[arm][None])[0]
+        model = 0 if self.shared else arm
         self.A[model] += np.outer(x, x)
         self.b[model] += reward * x
 
@@ -98,8 +80,7 @@ class BatchedLinUCB(NaiveLinUCB):
     """LinUCB with the same inverses at each decision, but for all arms at once."""
 
     def scores(self, context: Context) -> NDArray:
-        """Return the upper confidence bounds."""
-        rows, A_inv = context.features, np.linalg.inv(self.A)
+        rows, A_inv = self.embed(context.features), np.linalg.inv(self.A)
         theta = np.matvec(A_inv, self.b)
         if self.shared:
             squares = np.vecdot(rows @ A_inv[0], rows)
@@ -139,7 +120,7 @@ def batches(n_arms: int, d: int, n: int, shared: bool) -> Row:
     features = np.array([context.features for context, _ in seen])
     rewards = np.array([reward for _, reward in seen])
 
-    def decides_at_once(one: BatchAdapter | LinUCBAgent) -> Callable[[], float]:
+    def decides_at_once(one: Player) -> Callable[[], float]:
         return for_a_while(
             lambda: one.update_many(features, one.select_many(features), rewards), n
         )
@@ -154,9 +135,9 @@ def batches(n_arms: int, d: int, n: int, shared: bool) -> Row:
     for name, one in ChainMap(*map(available, kinds)).items():
         if isinstance(one, Absent):
             contestants[name] = one
-        elif isinstance(adapter := one.make(n_arms, d), BatchAdapter):
-            run = decides_at_once(adapter)
-            contestants[name] = Contestant(run, "peer", note=one.note)
+        elif hasattr(one, "select_many"):
+            run = decides_at_once(one(n_arms, d))
+            contestants[name] = Contestant(run, "peer", note=one.note())
         else:
             contestants[name] = Absent("it takes one visit at a time")
     model = "shared" if shared else "disjoint"
@@ -188,7 +169,7 @@ def plain(
             decides(form(*shape), seen),
             "naive",
             difference(make(), form(*shape), few),
-            form.__doc__,
+            form.note(),
         )
         for name, form in NAIVE.items()
     }
@@ -204,10 +185,10 @@ def peers(
         if isinstance(one, Absent):
             found[name] = one
             continue
-        theirs = partial(one.make, *context.features.shape)
+        theirs = partial(one, *context.features.shape)
         adapter = theirs()
         adapter.update(context, adapter.select(context), reward)
-        took = seconds(partial(adapter.select, context))
+        took = timeit(partial(adapter.select, context), number=1)
         if took > MOST_SECONDS:
             found[name] = Absent(f"one decision takes {took:.1f} s: too long to repeat")
             continue
@@ -215,67 +196,58 @@ def peers(
         if one.same_scores:
             few = seen[:30] if took < MOST_SECONDS / 10 else seen[:1]
             differs = difference(make_ours(), theirs(), few)
-        found[name] = Contestant(decides(adapter, seen), "peer", differs, one.note)
+        found[name] = Contestant(decides(adapter, seen), "peer", differs, one.note())
     return found
 
 
-def limits(n_bytes: int, n_products: float, dtype: DTypeLike) -> dict[str, Contestant]:
-    """Return what only reads the bytes, and what only multiplies the numbers, of a decision."""
-    return {
+def linucb(
+    n_arms: int,
+    d: int,
+    n_visits: int,
+    *,
+    shared: bool = False,
+    own: bool = True,
+    dtype: DTypeLike = np.float64,
+    n_compared: int = 2,
+    promises: tuple[Promise, ...] = (),
+) -> Row:
+    """Return the row of LinUCB beside its plain forms, the limits of the machine, and the peers."""
+    seen = visits(n_arms, d, n_visits, own, dtype)
+    make = partial(LinUCBAgent, n_arms, d, ALPHA, shared=shared, dtype=dtype)
+    n_read = n_arms * d * (1 if shared else d + 2)
+    contestants = {
+        "zoolib": Contestant(decides(make(), seen), "zoolib"),
+        **plain(make, seen, seen[:n_compared]),
         "limit: memory": reads(
-            n_bytes,
+            n_read * np.dtype(dtype).itemsize,
             "Inverses, means and features, read once from memory. An agent whose numbers stay in the "
             "cache may be faster.",
         ),
         "limit: matmul": multiplies(
-            n_products,
+            n_arms * d * (d + 3) / 2,
             dtype,
             "Each predicted reward takes d multiplications, each width d (d + 1) / 2 of them.",
         ),
     }
-
-
-def disjoint(n_arms: int = 50, d: int = 9) -> Row:
-    """Return the row of one model per arm, at the size of the shop."""
-    seen = visits(n_arms, d, 1000, own=False)
-    make = partial(LinUCBAgent, n_arms, d, ALPHA)
-    contestants = {
-        "zoolib": Contestant(decides(make(), seen), "zoolib"),
-        **plain(make, seen, seen[:200]),
-        **limits(n_arms * d * (d + 2) * 8, n_arms * d * (d + 3) / 2, np.float64),
-        **peers("LinUCB", make, seen),
-    }
-    promises = Promise("naive", at_least=15), Promise(FASTEST_PEER, at_least=7)
-    return _row(f"disjoint {n_arms} × {d}", contestants, n_arms, d, promises)
-
-
-def single_precision(n_arms: int = 1000, d: int = 32) -> Row:
-    """Return the row of a thousand arms in float32, each with features of its own."""
-    dtype = np.dtype(np.float32)
-    seen = visits(n_arms, d, 50, own=True, dtype=dtype)
-    make = partial(LinUCBAgent, n_arms, d, ALPHA, dtype=dtype)
-    n_bytes = n_arms * d * (d + 2) * dtype.itemsize
-    contestants = {
-        "zoolib": Contestant(decides(make(), seen), "zoolib"),
-        **plain(make, seen, seen[:2]),
-        **limits(n_bytes, n_arms * d * (d + 3) / 2, dtype),
-    }
-    name = f"disjoint {n_arms:,} × {d}, float32, a row for each arm"
-    promises = (Promise("limit: memory", at_least=0.5),)
+    name = f"{'shared' if shared else 'disjoint'} {n_arms:,} × {d}"
+    if own and not shared:  # the libraries know one row of features for all arms
+        name += f", {np.dtype(dtype)}, a row for each arm"
+    else:
+        kind = "shared LinUCB" if shared else "LinUCB"
+        contestants |= peers(kind, make, seen)
     return _row(name, contestants, n_arms, d, promises)
 
 
-def shared(n_arms: int, d: int) -> Row:
-    """Return the row of one model for all arms."""
-    seen = visits(n_arms, d, 200 if n_arms < 1000 else 16, own=True)
-    make = partial(LinUCBAgent, n_arms, d, ALPHA, shared=True)
-    contestants = {
-        "zoolib": Contestant(decides(make(), seen), "zoolib"),
-        **plain(make, seen, seen[:2]),
-        **limits(n_arms * d * 8, n_arms * d * (d + 3) / 2, np.float64),
-        **peers("shared LinUCB", make, seen),
-    }
-    return _row(f"shared {n_arms:,} × {d}", contestants, n_arms, d)
+def disjoint() -> Row:
+    """Return the row of one model per arm, at the size of the shop."""
+    promises = Promise("naive", at_least=15), Promise(FASTEST_PEER, at_least=7)
+    return linucb(50, 9, 1000, own=False, n_compared=200, promises=promises)
+
+
+def single_precision() -> Row:
+    """Return the row of a thousand arms in float32, each with features of its own."""
+    promises = (Promise("limit: memory", at_least=0.5),)
+    return linucb(1000, 32, 50, dtype=np.float32, promises=promises)
 
 
 def other_policies(n_arms: int = 50, d: int = 9) -> Iterator[Row]:
@@ -312,15 +284,11 @@ def lockstep(n_worlds: int) -> Row:
     """Return the row of worlds that step together, beside one world at a time."""
     n_arms, d, n_steps = 50, 9, 1000
 
-    def plays(n_worlds: int | None) -> Callable[[], int]:
-        agent = LinUCBAgent(n_arms, d, ALPHA, n_worlds=n_worlds)
-
-        def run() -> int:
-            seeds = range(n_worlds or 1)
-            run_experiment({"linucb": agent}, seeds, n_steps, progress=False)
-            return n_steps * len(seeds)
-
-        return run
+    def plays(n_worlds: int | None) -> Callable[[], float]:
+        agents = {"linucb": LinUCBAgent(n_arms, d, ALPHA, n_worlds=n_worlds)}
+        seeds = range(n_worlds or 1)
+        run = partial(run_experiment, agents, seeds, n_steps, progress=False)
+        return for_a_while(run, n_steps * len(seeds))
 
     return Row(
         f"lockstep, {n_worlds} worlds" if n_worlds > 1 else "lockstep, 1 world",
@@ -353,9 +321,9 @@ def rows() -> Iterator[Row]:
     yield disjoint()
     yield batches(50, 9, 200, shared=False)
     yield single_precision()
-    yield shared(50, 29)
+    yield linucb(50, 29, 200, shared=True)
     yield batches(50, 29, 200, shared=True)
-    yield shared(10_000, 64)
+    yield linucb(10_000, 64, 16, shared=True)
     yield from other_policies()
     yield from series()
     for n_worlds in (1, 5, 20, 100):

@@ -8,15 +8,15 @@ import os
 import platform
 import statistics
 import subprocess
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
-from threadpoolctl import threadpool_info
 
-from benchmarks.contest import Contestant, for_a_while, seconds
+from benchmarks.contest import Contestant, for_a_while
 from zoolib._support.threads import one_thread
 
 # What zoolib itself stands on; the peers' distributions come from their registry.
@@ -35,14 +35,9 @@ def description(distributions: Iterable[str] = ()) -> dict[str, Any]:
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "processor": processor(),
-        "machine": platform.machine(),
-        "system": platform.system(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "versions": versions([*PACKAGES, *distributions]),
-        "libraries": sorted(
-            {f"{one['internal_api']} {one['version']}" for one in threadpool_info()}
-        ),
         "commit": commit(),
         "limits": limits(),
     }
@@ -102,25 +97,19 @@ def commit() -> str:
 
 
 @one_thread()
-def limits(repeats: int = 7) -> dict[str, float]:
-    """Measure on one core: gigabytes read from memory a second, thousand million multiply-adds a second.
-
-    A dot product reads two long arrays and writes nothing. A product of two square matrices of side 1,024
-    multiplies as fast as the BLAS library can.
-    """
-    memory = np.ones((2, MEMORY // 16))
-    squares = {
-        dtype: np.ones((2, 1024, 1024), dtype) for dtype in ("float64", "float32")
-    }
-    read = _typical(lambda: np.dot(memory[0], memory[1]), repeats)
-    return {"read_gigabytes": MEMORY / 1e9 / read} | {
-        f"{dtype}_multiply_adds": 1024**3
-        / 1e9
-        / _typical(lambda square=square: square[0] @ square[1], repeats)
-        for dtype, square in squares.items()
+def limits() -> dict[str, float]:
+    """Measure on one core: gigabytes read from memory a second, thousand million multiply-adds a second."""
+    return {"read_gigabytes": MEMORY / 1e9 * _typical_rate(reads(MEMORY, ""))} | {
+        f"{dtype}_multiply_adds": _typical_rate(multiplies(1e9, dtype, ""))
+        for dtype in ("float64", "float32")
     }
 
 
-def _typical(task: Callable[[], object], repeats: int) -> float:
-    """Return the median time of a task, after one run for warmth."""
-    return statistics.median([seconds(task) for _ in range(1 + repeats)][1:])
+def _typical_rate(contestant: Contestant) -> float:
+    """Return the median number of units in a second, after one run for warmth."""
+    rates = []
+    for _ in range(8):
+        start = time.perf_counter()
+        done = contestant.run()
+        rates.append(done / (time.perf_counter() - start))
+    return statistics.median(rates[1:])

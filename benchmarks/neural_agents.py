@@ -11,8 +11,8 @@ from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import DTypeLike, NDArray
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.contest import (
@@ -23,8 +23,16 @@ from benchmarks.contest import (
     Row,
     for_a_while,
 )
-from benchmarks.linear_agents import Player, Visit, decides, difference, visits
-from benchmarks.peers import available
+from benchmarks.linear_agents import (
+    NAIVE,
+    Player,
+    Visit,
+    decides,
+    difference,
+    visits,
+)
+from benchmarks.machine import multiplies, reads
+from benchmarks.peers import Adapter, available
 from zoolib._support.threads import one_thread
 from zoolib.agents import Context
 from zoolib.agents.neural_linear import NeuralLinearAgent
@@ -57,70 +65,41 @@ def plays(agent: Player) -> Callable[[], float]:
 
 
 @one_thread()
-def beside(
-    agent: Player, other: Player, kind: str, note: str, n_steps: int
-) -> Contestant:
+def beside(agent: Player, other: Adapter, kind: str, n_steps: int) -> Contestant:
     """Return a plain form or a peer as a contestant, its scores compared first."""
     far = difference(copy.deepcopy(agent), copy.deepcopy(other), seen(n_steps))
-    return Contestant(plays(other), kind, far, note)
+    return Contestant(plays(other), kind, far, other.note())
 
 
 # NeuralUCB
 
 
-class NaiveNeuralUCB:
-    """NeuralUCB as its definition reads: a backward pass per arm and an inverse per decision.
+class NaiveNeuralUCB(Adapter):
+    """NeuralUCB as its definition reads: a backward pass per arm and an inverse per decision."""
 
-    Parameters
-    ----------
-    agent : NeuralUCBAgent
-        Whose network and options it has.
-    inv : callable, default numpy.linalg.inv
-        What inverts.
-    dtype : float32 or float64, default float64
-        Of A.
-    """
-
-    def __init__(
-        self,
-        agent: NeuralUCBAgent,
-        inv: Callable[[NDArray], NDArray] = np.linalg.inv,
-        dtype: DTypeLike = np.float64,
-    ) -> None:
+    def __init__(self, agent: NeuralUCBAgent) -> None:
         self.network, self.alpha = copy.deepcopy(agent.network), agent.alpha
-        self.kind = getattr(torch, agent.dtype.name)
-        self.inv, self.A = inv, agent.ridge * np.eye(agent.n_parameters, dtype=dtype)
+        self.A = agent.ridge * torch.eye(agent.n_parameters)
 
-    def predict_with_gradient(self, x: NDArray) -> tuple[float, NDArray]:
-        """Return the prediction for one row, and its gradient."""
+    def predict_with_gradient(self, x: NDArray) -> tuple[float, Tensor]:
         self.network.zero_grad()
-        output = self.network(torch.tensor(x[None], dtype=self.kind))[0, 0]
+        output = self.network(torch.tensor(x[None], dtype=torch.float32))[0, 0]
         output.backward()
-        gradient = [p.grad.flatten() for p in self.network.parameters()]
-        return output.item(), torch.cat(gradient).numpy().astype(self.A.dtype)
+        return output.item(), torch.cat(
+            [p.grad.flatten() for p in self.network.parameters()]
+        )
 
     def scores(self, context: Context) -> NDArray:
-        """Return the upper confidence bounds."""
         scores = np.empty(len(context.features))
-        A_inv = self.inv(self.A)
+        A_inv = torch.linalg.inv(self.A)
         for arm, x in enumerate(context.features):
             prediction, g = self.predict_with_gradient(x)
-            scores[arm] = prediction + self.alpha * np.sqrt(g @ A_inv @ g)
+            scores[arm] = prediction + self.alpha * np.sqrt((g @ A_inv @ g).item())
         return scores
 
-    def select(self, context: Context) -> int:
-        """Choose the arm of the highest bound."""
-        return int(self.scores(context).argmax())
-
     def update(self, context: Context, arm: int, reward: float) -> None:
-        """Learn from the arm played."""
         _, g = self.predict_with_gradient(context.features[arm])
-        self.A += np.outer(g, g)
-
-
-def inv_by_torch(matrix: NDArray) -> NDArray:
-    """Invert by PyTorch's library, which on some machines is twice as fast as NumPy's."""
-    return torch.linalg.inv(torch.from_numpy(matrix)).numpy()
+        self.A += torch.outer(g, g)
 
 
 def neural_ucb(width: int) -> Row:
@@ -133,29 +112,18 @@ def neural_ucb(width: int) -> Row:
         "a decision and its update, without training",
         {
             "zoolib": Contestant(plays(copy.deepcopy(agent)), "zoolib"),
-            "naive, NumPy": beside(
-                agent,
-                NaiveNeuralUCB(agent),
-                "naive",
-                "An inverse per decision in double precision, a backward pass per arm.",
-                n_steps,
-            ),
             "naive, PyTorch float32": beside(
-                agent,
-                NaiveNeuralUCB(agent, inv_by_torch, np.float32),
-                "naive",
-                "The same, with the inverse in single precision by PyTorch's library.",
-                n_steps,
+                agent, NaiveNeuralUCB(agent), "naive", n_steps
             ),
-            "limit: matmul": Contestant(
-                for_a_while(product(agent)),
-                "limit",
-                note="The product of 50 gradients and A⁻¹, which a decision cannot do without.",
+            "limit: matmul": multiplies(
+                K * p * (p + 1),
+                np.float32,
+                "The product of 50 gradients and A⁻¹, which a decision cannot do without.",
             ),
-            "limit: memory": Contestant(
-                for_a_while(passes(agent)),
-                "limit",
-                note="A⁻¹ read for a decision, then read and written for an update; in the cache if it fits.",
+            "limit: memory": reads(
+                3 * 4 * p**2,
+                "A⁻¹ read for a decision, then read and written for an update. If it fits in the cache, an "
+                "agent may be faster.",
             ),
         },
         {"K": K, "d": D, "p": p},
@@ -163,24 +131,6 @@ def neural_ucb(width: int) -> Row:
         "NeuralUCB",
         (Promise("naive, PyTorch float32", at_least=20),) if width == 64 else (),
     )
-
-
-def product(agent: NeuralUCBAgent) -> Callable[[], object]:
-    """Return what multiplies gradients of all arms and A⁻¹."""
-    jacobian = torch.from_numpy(agent.jacobian_of(seen(1)[0][0].features))
-    return partial(torch.matmul, jacobian, agent.uncertainty.A_inv)
-
-
-def passes(agent: NeuralUCBAgent) -> Callable[[], object]:
-    """Return what reads as many bytes as A⁻¹ has, and then reads and writes them."""
-    matrix = agent.uncertainty.A_inv.numpy().copy()
-    halves, other = matrix.ravel()[: matrix.size // 2 * 2].reshape(2, -1), matrix.copy()
-
-    def go() -> None:
-        np.dot(*halves)
-        np.copyto(other, matrix)
-
-    return go
 
 
 # Neural-linear
@@ -197,84 +147,26 @@ def as_sequential(mlp: MLP) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-class NaiveNeuralLinear:
-    """Neural-linear UCB as its definition reads: an inverse per decision, then one arm at a time.
-
-    Parameters
-    ----------
-    agent : NeuralLinearAgent
-        Whose network and options it has.
-    """
-
-    def __init__(self, agent: NeuralLinearAgent) -> None:
-        self.body, self.alpha = as_sequential(agent.network.body), agent.alpha
-        self.A, self.b = agent.posterior.A, agent.posterior.b
-
-    def embed(self, x: NDArray) -> NDArray:
-        """Map rows (n, d) to embeddings (n, d_emb)."""
-        with torch.no_grad():
-            return self.body(torch.tensor(x, dtype=torch.float32)).numpy()
-
-    def scores(self, context: Context) -> NDArray:
-        """Return the upper confidence bounds."""
-        scores = np.empty(len(context.features))
-        A_inv = np.linalg.inv(self.A)
-        theta = A_inv @ self.b
-        for arm, x in enumerate(context.features):
-            z = self.embed(x[None])[0].astype(float)
-            scores[arm] = z @ theta + self.alpha * np.sqrt(z @ A_inv @ z)
-        return scores
-
-    def select(self, context: Context) -> int:
-        """Choose the arm of the highest bound."""
-        return int(self.scores(context).argmax())
-
-    def update(self, context: Context, arm: int, reward: float) -> None:
-        """Learn from the arm played."""
-        z = self.embed(context.features[arm][None])[0].astype(float)
-        self.A += np.outer(z, z)
-        self.b += reward * z
-
-
-class BatchedNeuralLinear(NaiveNeuralLinear):
-    """Neural-linear UCB with an inverse per decision, but all arms at once."""
-
-    def scores(self, context: Context) -> NDArray:
-        """Return the upper confidence bounds."""
-        A_inv = np.linalg.inv(self.A)
-        z = self.embed(context.features).astype(float)
-        return z @ (A_inv @ self.b) + self.alpha * np.sqrt(((z @ A_inv) * z).sum(1))
+def embed(body: nn.Sequential, rows: NDArray) -> NDArray:
+    """Map rows (n, d) to embeddings (n, d_emb)."""
+    with torch.no_grad():
+        return body(torch.tensor(rows, dtype=torch.float32)).numpy().astype(float)
 
 
 def neural_linear() -> Row:
     """Return the row of neural-linear agents whose network stays as it is."""
     agent = NeuralLinearAgent(K, D, alpha=1.0, train_every=NEVER)
-    thompson = NeuralLinearAgent(K, D, policy="thompson", train_every=NEVER)
     contestants: dict[str, Contestant | Absent] = {
-        "zoolib": Contestant(plays(copy.deepcopy(agent)), "zoolib"),
-        "zoolib, Thompson sampling": Contestant(
-            plays(thompson), "variant", note="Draws a mean from the posterior."
-        ),
-        "naive": beside(
-            agent,
-            NaiveNeuralLinear(agent),
-            "naive",
-            "An inverse per decision, one arm at a time.",
-            100,
-        ),
-        "naive, all arms at once": beside(
-            agent,
-            BatchedNeuralLinear(agent),
-            "naive",
-            "An inverse per decision, all arms in one pass.",
-            100,
-        ),
+        "zoolib": Contestant(plays(copy.deepcopy(agent)), "zoolib")
     }
+    embeds = partial(embed, as_sequential(agent.network.body))
+    for name, form in NAIVE.items():
+        plain = form(K, agent.embedding_dim, agent.alpha, shared=True, embed=embeds)
+        contestants[name] = beside(agent, plain, "naive", 100)
     for name, one in available("neural-linear").items():
         if not isinstance(one, Absent):
             network = as_sequential(agent.network.body)
-            adapter = one.make(network, agent.embedding_dim, SEED)
-            one = beside(agent, adapter, "peer", one.note, 50)
+            one = beside(agent, one(network, agent.embedding_dim), "peer", 50)
         contestants[name] = one
     return Row(
         "neural-linear",
@@ -293,13 +185,7 @@ def neural_linear() -> Row:
 
 
 class NaiveTraining:
-    """One network trained as PyTorch's tutorials do it.
-
-    Parameters
-    ----------
-    agent : NeuralLinearAgent
-        Of one world; its network and its memory are copied.
-    """
+    """One network trained as PyTorch's tutorials do it, a copy of an agent's with its memory."""
 
     def __init__(self, agent: NeuralLinearAgent) -> None:
         self.network = nn.Sequential(
@@ -331,28 +217,6 @@ def ready_to_train(n_worlds: int | None) -> NeuralLinearAgent:
     return agent
 
 
-def training_products(n_worlds: int, n_rows: int) -> Callable[[], None]:
-    """Return what multiplies the matrices of one optimiser step: forward, and back to weights and inputs."""
-    generator = torch.Generator().manual_seed(SEED)
-
-    def draw(*shape: int) -> torch.Tensor:
-        return torch.randn(n_worlds, *shape, generator=generator)
-
-    layers = [
-        (draw(n_rows, n_in), draw(n_in, n_out), draw(n_rows, n_out))
-        for n_in, n_out in ((D, 64), (64, 32), (32, 1))
-    ]
-
-    def go() -> None:
-        for place, (x, weight, delta) in enumerate(layers):
-            torch.bmm(x, weight)
-            torch.bmm(x.mT, delta)
-            if place:  # nobody asks for the gradient of the features
-                torch.bmm(delta, weight.mT)
-
-    return go
-
-
 def stacked_training(n_worlds: int) -> Row:
     """Return the row of networks trained together, each on batches from its world's memory."""
     alone, together = ready_to_train(None), ready_to_train(n_worlds)
@@ -374,10 +238,11 @@ def stacked_training(n_worlds: int) -> Row:
                 "naive",
                 note="One world after the other, as PyTorch's tutorials train; nothing is checked.",
             ),
-            "limit: matmul": Contestant(
-                for_a_while(training_products(n_worlds, alone.batch_size), n_worlds),
-                "limit",
-                note="The products of a step alone, forward and back.",
+            "limit: matmul": multiplies(
+                alone.batch_size * (2 * D * 64 + 3 * 64 * 32 + 3 * 32),
+                np.float32,
+                "The products of a step: forward, and back to the weights and to all layers' inputs but the "
+                "features.",
             ),
         },
         {"worlds": n_worlds},

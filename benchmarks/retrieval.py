@@ -13,7 +13,7 @@ from itertools import cycle
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.contest import Contestant, Promise, Row
+from benchmarks.contest import Contestant, Promise, Row, for_a_while
 from benchmarks.machine import multiplies, reads
 from zoolib import RidgePosterior
 from zoolib._support.threads import one_thread
@@ -66,16 +66,10 @@ class Shop:
         self.visitors = rng.normal(size=(N_VISITORS, D))
         self.tuning = rng.normal(size=(50, D)) * self.posterior.mean
 
-    def decide_over(self, n: int, choose: Callable[[NDArray], object]) -> Callable:
-        """Return a contestant's work: n decisions, for one visitor after the other."""
+    def decides(self, choose: Callable[[NDArray], object]) -> Callable[[], float]:
+        """Return a contestant's work: decisions for one visitor after the other."""
         visitors = cycle(self.visitors)
-
-        def run() -> int:
-            for _ in range(n):
-                choose(next(visitors))
-            return n
-
-        return run
+        return for_a_while(lambda: choose(next(visitors)))
 
 
 def whole_arrays(shop: Shop, u: NDArray) -> NDArray[np.float64]:
@@ -137,14 +131,13 @@ def exact_row(shop: Shop) -> Row:
     u = shop.visitors[0]
     wanted, scores = whole_arrays(shop, u), single_precision(shop, u)
     difference = float((np.abs(wanted - scores) / (1 + np.abs(scores))).max())
-    few = max(1, 3_000_000 // n)
     return Row(
         f"exact choice, {n:,} products",
         "a decision",
         {
-            "zoolib": Contestant(shop.decide_over(few, ours), "zoolib"),
+            "zoolib": Contestant(shop.decides(ours), "zoolib"),
             "naive, all arms at once": Contestant(
-                shop.decide_over(1, lambda u: whole_arrays(shop, u).argmax()),
+                shop.decides(lambda u: whole_arrays(shop, u).argmax()),
                 "naive",
                 difference,
                 "In double precision, with an inverse per decision.",
@@ -172,24 +165,19 @@ def two_stage_row(shop: Shop) -> Row:
     index = ProductIndex(shop.table, "ivf8", n_threads=1)
     build_seconds = time.perf_counter() - start
     tune(index, shop.tuning)
-    exact = ProductIndex(shop.table, n_threads=1)
 
-    def decided_with(index: ProductIndex) -> Callable[[NDArray], Choice]:
-        return lambda u: two_stage(index, shop.posterior, u, ALPHA, SHORTLIST)
+    def ours(u: NDArray) -> Choice:
+        return two_stage(index, shop.posterior, u, ALPHA, SHORTLIST)
 
     recall = index.recall(shop.visitors * shop.posterior.mean, SHORTLIST).mean()
-    few = max(1, 3_000_000 // n)
     share = index.n_probe / index.n_cells
     return Row(
         f"two-stage choice, {n:,} products",
         "a decision",
         {
-            "zoolib": Contestant(shop.decide_over(200, decided_with(index)), "zoolib"),
-            "shortlist by exact search": Contestant(
-                shop.decide_over(few, decided_with(exact)), "variant"
-            ),
+            "zoolib": Contestant(shop.decides(ours), "zoolib"),
             "no shortlist": Contestant(
-                shop.decide_over(few, lambda u: single_precision(shop, u).argmax()),
+                shop.decides(lambda u: single_precision(shop, u).argmax()),
                 "variant",
             ),
             "limit: memory": reads(
@@ -204,7 +192,7 @@ def two_stage_row(shop: Shop) -> Row:
             Promise("recall_at_500", at_least=LEAST_RECALL),
         ),
         {
-            **milliseconds(shop, decided_with(index)),
+            **milliseconds(shop, ours),
             "recall_at_500": float(recall),
             "build_seconds": build_seconds,
             "probes": index.n_probe,

@@ -8,11 +8,12 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.contest import Contestant, Promise, Row
+from benchmarks.contest import Contestant, Promise, Row, for_a_while
 from zoolib import FeatureEngineer, ZooplusSimulator
 from zoolib._support.threads import one_thread
 from zoolib.service import BanditService, Settings
@@ -76,17 +77,14 @@ def latencies(n_visits: int) -> dict[str, float]:
 @one_thread()
 def rows(n_visits: int = 1_000) -> Iterator[Row]:
     """Yield the row of this benchmark."""
-
-    def visits() -> int:
-        serve(100, n_warm=0)
-        return 100
-
     yield Row(
         "a visit to the service",
         "a visit: selection and reward, both durable",
         {
             "zoolib": Contestant(
-                visits, "zoolib", note="with the opening of its database"
+                for_a_while(partial(serve, 100, n_warm=0), 100),
+                "zoolib",
+                note="with the opening of its database",
             )
         },
         {"K": 50, "d": 29, "draws": 100},

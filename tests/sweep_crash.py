@@ -67,37 +67,38 @@ def live(path, folder, backend, say):
 
 def die_at(path, folder, moment, say):
     """Play and die at a moment that chance would seldom hit."""
-    write, remove, tasks = sweeps.write_whole, sweeps.shutil.rmtree, []
+    write, add, added = sweeps.write_whole, sweeps._Record.add, []
 
     def write_and_die(file, put):
-        if joins := file == path:
-            if moment == "before the join":
-                die()
-        else:
-            tasks.append(file)
-        if moment == ("in the join" if joins else "in a task" * (len(tasks) == 7)):
+        if moment == "before the order":
+            die()
+        if moment == "in the order":
             write(file, lambda opened: (put(opened), opened.flush(), die()))
         write(file, put)
-        if moment == (
-            "after the join" if joins else "after a task" * (len(tasks) == 7)
-        ):
+        die()
+
+    def add_and_die(record, task):
+        added.append(task)
+        add(record, task)
+        if len(added) == 7:
+            if moment == "in a task":
+                os.truncate(path, path.stat().st_size - 9)
             die()
 
-    def remove_and_die(folder):
-        if moment == "in the removal":
-            os.unlink(tasks[3])
-            die()
-        remove(folder)
-
-    sweeps.write_whole, sweeps.shutil.rmtree = write_and_die, remove_and_die
+    if "task" in moment:
+        sweeps._Record.add = add_and_die
+    else:  # all is finished, and not yet in the order of the grid
+        play(path, folder, n_seeds=1, n_jobs=1)
+        head, *lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(head + b"".join(lines[::-1]))
+        sweeps.write_whole = write_and_die
     play(path, folder, n_seeds=1, n_jobs=1)
 
 
 MOMENTS = [
     "in a task",
     "after a task",
-    "before the join",
-    "in the join",
-    "after the join",
-    "in the removal",
+    "before the order",
+    "in the order",
+    "after the order",
 ]

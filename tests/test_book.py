@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from types import MappingProxyType
 
 import nbformat
 import numpy as np
@@ -170,8 +171,8 @@ def test_published_data_reach_the_notebook_as_plain_json_of_six_digits():
 
 
 def test_outside_a_notebook_data_are_checked_and_nothing_happens(capsys):
-    data = {"a": np.ones(3), "b": [1]}
-    assert publish("f", data) is None
+    data = {"a": np.ones(3), "b": [1], "c": MappingProxyType({"d": 1})}
+    assert publish("f", MappingProxyType(data)) is None
     assert capsys.readouterr() == ("", "")
     assert data["b"] == [1]
     assert isinstance(data["a"], np.ndarray)
@@ -195,32 +196,16 @@ def test_data_are_published_where_the_books_tooling_is_missing():
             "f",
             {"a": [1, float("nan")]},
             ValueError,
-            r"data\['a'\]\[1\] must be finite: got nan",
+            "data must hold finite .*: Out of range",
         ),
         (
             "f",
             {"a": np.array([np.inf])},
             ValueError,
-            r"data\['a'\]\[0\] must be finite: got inf",
+            "data must hold finite .*: Out of range",
         ),
-        (
-            "f",
-            {"a": {1: 2}},
-            TypeError,
-            r"data\['a'\] must have strings as keys: got 1",
-        ),
-        (
-            "f",
-            {"a": {1, 2}},
-            TypeError,
-            r"data\['a'\] must be numbers, strings, .*: got set",
-        ),
-        (
-            "f",
-            {"a": np.array([1j])},
-            TypeError,
-            r"data\['a'\]\[0\] must be numbers, .*: got complex",
-        ),
+        ("f", {"a": {1, 2}}, TypeError, "data must hold .*: got set"),
+        ("f", {"a": np.array([1j])}, TypeError, "data must hold .*: got complex"),
     ],
 )
 def test_data_that_are_not_plain_are_refused(name, data, error, said):

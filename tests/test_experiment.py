@@ -260,24 +260,6 @@ def same_world(one, other, w):
     )
 
 
-@pytest.mark.no_cover
-@pytest.mark.parametrize("n_worlds", [3, None], ids=["in step", "copied"])
-def test_each_world_goes_as_it_would_go_alone(n_worlds):
-    shocks = {700: SHOCK_1}
-    together = play(agents_for(n_worlds), SEEDS, 1600, shocks)
-    for w, seed in enumerate(SEEDS):
-        alone = play(agents_for([None, 1, None][w]), [seed], 1600, shocks)
-        assert same(together, alone, (..., [w], slice(None)))
-    assert (together.arm[:, 0] != together.arm[:, 1]).any(axis=-1).all()
-
-
-def test_a_longer_run_begins_with_the_shorter_one():
-    long = play(agents_for(3), SEEDS, 1100, {700: SHOCK_1})
-    for n_steps, shocks in ((1, {}), (499, {}), (701, {700: SHOCK_1}), (600, {})):
-        short = play(agents_for(3), SEEDS, n_steps, shocks)
-        assert same(long, short, (..., slice(n_steps)))
-
-
 def test_another_agent_changes_nothing_for_the_others():
     history = play(agents_for(3), SEEDS, 400, {200: SHOCK_1})
     for place, name in enumerate(history.agents):
@@ -312,22 +294,6 @@ def test_steps_and_worlds_have_luck_of_their_own():
     assert abs(np.corrcoef(noise) - np.eye(3)).max() < 4 / np.sqrt(4000)
     for lag in (1, 2, 500):
         assert abs(np.corrcoef(noise[0, lag:], noise[0, :-lag])[0, 1]) < 0.07
-
-
-def test_expected_rewards_are_the_truth_of_a_fresh_world():
-    shocks = {250: SHOCK_1, 500: SHOCK_2}
-    history = play(agents_for(3), SEEDS, 800, shocks)
-    for w, seed in enumerate(SEEDS):
-        world = ZooplusSimulator(seed=seed)
-        for start, stop in ((0, 250), (250, 500), (500, 800)):
-            if start:
-                world.apply_shock(shocks[start])
-            steps = (slice(None), w, slice(start, stop))
-            users = history.user[w, start:stop]
-            truth = world.true_ctr(users, history.arm[steps])
-            assert (history.expected_reward[steps] == truth).all()
-            best = true_ctr_matrix(world)[users].max(axis=1)
-            assert (history.optimal_reward[steps] == best).all()
 
 
 probabilities = st.dictionaries(
@@ -831,9 +797,3 @@ def test_one_thread_loads_no_library(several_threads, monkeypatch):
             assert "torch" not in sys.modules
             assert set(threads()[1:]) == {1}
     assert threads() == several_threads
-
-
-def test_the_progress_bar_counts_through_shocks_and_churn(capsys, monkeypatch):
-    monkeypatch.setenv("TQDM_DISABLE", "")
-    run_experiment([Always(0)], [0], 700, {600: SHOCK_1}, churn=Churn(90))
-    assert "700/700" in capsys.readouterr().err

@@ -11,33 +11,39 @@ from zoolib import Context
 
 
 class Adapter(ABC):
-    """Another library behind the calls of an agent."""
+    """Another program behind the calls of an agent; what its docstring says is shown beside its times.
 
-    @abstractmethod
+    A library that also takes many visits in one call has `select_many` and `update_many`, as
+    `zoolib.LinUCBAgent` does: features (n, K, d), arms (n,) and rewards (n,).
+
+    Attributes
+    ----------
+    distribution, module : str
+        Of a library: what pip installs, and what Python imports.
+    same_scores : bool
+        Whether `scores` returns LinUCB's scores by the program's own posterior, which should be ours.
+    """
+
+    distribution: str
+    module: str
+    same_scores = True
+
     def select(self, context: Context) -> int:
         """Choose an arm."""
+        return int(self.scores(context).argmax())
 
     @abstractmethod
     def update(self, context: Context, arm: int, reward: float) -> None:
         """Learn from the arm played."""
 
     def scores(self, context: Context) -> NDArray[np.float64]:
-        """Return LinUCB's scores by the library's own posterior, shape (n_arms,)."""
+        """Return LinUCB's scores by the program's own posterior, shape (n_arms,)."""
         raise NotImplementedError(f"{type(self).__name__} has no scores")
 
-
-class BatchAdapter(Adapter):
-    """A library that also takes many visits in one call, as `zoolib.LinUCBAgent` does."""
-
-    @abstractmethod
-    def select_many(self, features: NDArray) -> NDArray[np.int64]:
-        """Choose an arm for each of n visits (n, K, d); returns shape (n,)."""
-
-    @abstractmethod
-    def update_many(
-        self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
-    ) -> None:
-        """Learn from the arms played, (n,), and their rewards, (n,)."""
+    @classmethod
+    def note(cls) -> str:
+        """Return how it is driven, and what it does otherwise."""
+        return " ".join(cls.__doc__.split())
 
 
 def bounds(

@@ -15,31 +15,22 @@ from zoolib import Context
 
 
 class CalveraNeuralLinear(Adapter):
-    """Thompson sampling with a posterior over what a network makes, which here is never trained.
+    """Thompson sampling in single precision over embeddings, learning by Lightning's Trainer as documented.
 
     Two defaults are set otherwise. The precision is updated with the reward, not with the choice: only then
     does the mean follow from it. And the head is shown new rows only, instead of all rows again each time.
-
-    Parameters
-    ----------
-    network : Sequential
-        Maps rows (n, d) to embeddings (n, d_emb).
-    embedding_dim : int
-        Length d_emb of an embedding.
-    seed : int, default 0
-        Of PyTorch's global generator, from which it draws.
     """
 
-    def __init__(
-        self, network: nn.Sequential, embedding_dim: int, seed: int = 0
-    ) -> None:
+    distribution, module = "calvera", "calvera.bandits"
+
+    def __init__(self, network: nn.Sequential, embedding_dim: int) -> None:
         from calvera.bandits import NeuralLinearBandit
         from calvera.utils.data_storage import (
             SlidingWindowRetrievalStrategy,
             TensorDataBuffer,
         )
 
-        torch.manual_seed(seed)
+        torch.manual_seed(0)  # it draws from the global generator
         self.bandit = NeuralLinearBandit(
             network,
             TensorDataBuffer(SlidingWindowRetrievalStrategy(1), max_size=1000),
@@ -52,12 +43,10 @@ class CalveraNeuralLinear(Adapter):
 
     @torch.no_grad()
     def select(self, context: Context) -> int:
-        """Choose an arm."""
         chosen, _ = self.bandit(as_tensor(context.features[None]))
         return int(chosen[0].argmax())
 
     def update(self, context: Context, arm: int, reward: float) -> None:
-        """Learn from the arm played."""
         row = as_tensor(context.features[None, None, arm])
         with torch.no_grad():
             self.bandit.record_feedback(
@@ -67,7 +56,6 @@ class CalveraNeuralLinear(Adapter):
 
     @torch.no_grad()
     def scores(self, context: Context, alpha: float = 1.0) -> NDArray[np.float64]:
-        """Return LinUCB's scores by the posterior over embeddings."""
         rows = self.bandit.network(as_tensor(context.features)).double().numpy()
         A_inv, mean = (
             part.double().numpy()

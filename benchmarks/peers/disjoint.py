@@ -7,12 +7,14 @@ import random
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.peers.adapter import Adapter, BatchAdapter, bounds
+from benchmarks.peers.adapter import Adapter, bounds
 from zoolib import Context
 
 
 class ObpLinUCB(Adapter):
-    """LinUCB of Open Bandit Pipeline, which keeps inverses; its prior has weight 1."""
+    """It keeps inverses, all of which it copies at each update; its prior has weight 1."""
+
+    distribution, module = "sb-obp", "obp.policy"
 
     def __init__(self, n_arms: int, n_features: int, alpha: float = 1.0) -> None:
         from obp.policy.linear import LinUCB
@@ -20,15 +22,12 @@ class ObpLinUCB(Adapter):
         self.policy = LinUCB(dim=n_features, n_actions=n_arms, epsilon=float(alpha))
 
     def select(self, context: Context) -> int:
-        """Choose an arm."""
         return int(self.policy.select_action(context.features[:1])[0])
 
     def update(self, context: Context, arm: int, reward: float) -> None:
-        """Learn from the arm played."""
         self.policy.update_params(arm, reward, context.features[:1])
 
     def scores(self, context: Context) -> NDArray[np.float64]:
-        """Return the upper confidence bounds."""
         x, A_inv = context.features[0], self.policy.A_inv
         means = np.einsum("kij,jk->ki", A_inv, self.policy.b)
         return means @ x + self.policy.epsilon * np.sqrt(
@@ -36,8 +35,10 @@ class ObpLinUCB(Adapter):
         )
 
 
-class MabwiserLinUCB(BatchAdapter):
-    """LinUCB of MABWiser."""
+class MabwiserLinUCB(Adapter):
+    """An update inverts the matrix of its arm."""
+
+    distribution, module = "mabwiser", "mabwiser.mab"
 
     def __init__(
         self, n_arms: int, n_features: int, alpha: float = 1.0, ridge: float = 1.0
@@ -51,38 +52,31 @@ class MabwiserLinUCB(BatchAdapter):
         self.mab.fit(arms, [0] * n_arms, np.zeros((n_arms, n_features)))
 
     def select(self, context: Context) -> int:
-        """Choose an arm."""
         return self.mab.predict(context.features[:1])
 
     def update(self, context: Context, arm: int, reward: float) -> None:
-        """Learn from the arm played."""
         self.mab.partial_fit([arm], [reward], context.features[:1])
 
     def scores(self, context: Context) -> NDArray[np.float64]:
-        """Return the upper confidence bounds."""
         expectations = self.mab.predict_expectations(context.features[:1])
         return np.array([expectations[arm] for arm in self.mab.arms])
 
     def select_many(self, features: NDArray) -> NDArray[np.int64]:
-        """Choose an arm for each of n visits."""
         return np.atleast_1d(self.mab.predict(features[:, 0]))
 
     def update_many(
         self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
     ) -> None:
-        """Learn from the arms played."""
         self.mab.partial_fit(arms, rewards, features[:, 0])
 
 
-class ContextualbanditsLinUCB(BatchAdapter):
-    """LinUCB of contextualbandits, whose updates are compiled."""
+class ContextualbanditsLinUCB(Adapter):
+    """It keeps inverses in compiled code; without an intercept."""
+
+    distribution, module = "contextualbandits", "contextualbandits.online"
 
     def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        alpha: float = 1.0,
-        ridge: float = 1.0,
+        self, n_arms: int, n_features: int, alpha: float = 1.0, ridge: float = 1.0
     ) -> None:
         from contextualbandits.online import LinUCB
 
@@ -99,40 +93,32 @@ class ContextualbanditsLinUCB(BatchAdapter):
         self.policy.fit(np.zeros((1, n_features)), np.zeros(1, int), np.zeros(1))
 
     def select(self, context: Context) -> int:
-        """Choose an arm."""
         return int(self.policy.predict(context.features[:1])[0])
 
     def update(self, context: Context, arm: int, reward: float) -> None:
-        """Learn from the arm played."""
         self.policy.partial_fit(
             context.features[:1], np.array([arm]), np.array([reward])
         )
 
     def scores(self, context: Context) -> NDArray[np.float64]:
-        """Return the upper confidence bounds."""
         return self.policy.decision_function(context.features[:1])[0]
 
     def select_many(self, features: NDArray) -> NDArray[np.int64]:
-        """Choose an arm for each of n visits."""
         return self.policy.predict(features[:, 0])
 
     def update_many(
         self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
     ) -> None:
-        """Learn from the arms played."""
         self.policy.partial_fit(features[:, 0], arms, rewards)
 
 
-class BayesianBandits(BatchAdapter):
-    """Thompson sampling of bayesianbandits; `alpha` is the noise of the rewards."""
+class BayesianBandits(Adapter):
+    """An update factorises the matrix of its arm; `alpha` is the noise of the rewards."""
+
+    distribution = module = "bayesianbandits"
 
     def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        alpha: float = 1.0,
-        ridge: float = 1.0,
-        seed: int = 0,
+        self, n_arms: int, n_features: int, alpha: float = 1.0, ridge: float = 1.0
     ) -> None:
         import bayesianbandits as bb
 
@@ -143,19 +129,16 @@ class BayesianBandits(BatchAdapter):
         arms = [
             bb.Arm(arm, learner=bb.NormalRegressor(**prior)) for arm in range(n_arms)
         ]
-        self.agent = bb.ContextualAgent(arms, bb.ThompsonSampling(), random_seed=seed)
+        self.agent = bb.ContextualAgent(arms, bb.ThompsonSampling(), random_seed=0)
 
     def select(self, context: Context) -> int:
-        """Choose an arm."""
         return self.agent.pull(context.features[:1])[0]
 
     def update(self, context: Context, arm: int, reward: float) -> None:
-        """Learn from the arm played."""
         chosen = self.agent.select_for_update(arm)
         chosen.update(context.features[:1], np.array([reward]))
 
     def scores(self, context: Context) -> NDArray[np.float64]:
-        """Return LinUCB's scores by the posteriors."""
         row, scores = context.features[:1], np.empty(len(self.agent.arms))
         for i, arm in enumerate(self.agent.arms):
             arm.learner.predict(row)  # makes the prior, if nothing was learnt
@@ -164,13 +147,11 @@ class BayesianBandits(BatchAdapter):
         return scores
 
     def select_many(self, features: NDArray) -> NDArray[np.int64]:
-        """Choose an arm for each of n visits."""
         return np.array(self.agent.pull(features[:, 0]))
 
     def update_many(
         self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
     ) -> None:
-        """Learn from the arms played, one arm after the other."""
         for arm in np.unique(arms):
             visits = arms == arm
             chosen = self.agent.select_for_update(int(arm))
@@ -184,26 +165,25 @@ def precision(learner: object) -> NDArray[np.float64]:
 
 
 class RiverLinUCB(Adapter):
-    """LinUCB of River; prior and bound have weight 1, and the noise's variance stands under the root."""
+    """Its bound has the noise's variance under the root; prior and bound have weight 1."""
 
-    def __init__(self, n_arms: int, n_features: int, seed: int = 0) -> None:
+    distribution, module = "river", "river.bandit"
+
+    def __init__(self, n_arms: int, n_features: int) -> None:
         from river.bandit import LinUCBDisjoint
 
-        self.policy = LinUCBDisjoint(seed=seed)
+        self.policy = LinUCBDisjoint(seed=0)
         self.arms = list(range(n_arms))
 
     def select(self, context: Context) -> int:
-        """Choose an arm."""
         row = dict(enumerate(context.features[0].tolist()))
         return self.policy.pull(self.arms, context=row)
 
     def update(self, context: Context, arm: int, reward: float) -> None:
-        """Learn from the arm played."""
         row = dict(enumerate(context.features[0].tolist()))
         self.policy.update(arm, row, reward)
 
     def scores(self, context: Context) -> NDArray[np.float64]:
-        """Return LinUCB's scores by the posteriors: without the noise under the root."""
         row = dict(enumerate(context.features[0].tolist()))
         # The policy shows its models nowhere else.
         models = (self.policy._bayes_lin_regs[arm] for arm in self.arms)
@@ -212,9 +192,12 @@ class RiverLinUCB(Adapter):
 
 
 class VowpalWabbit(Adapter):
-    """Vowpal Wabbit's `cb_explore`: a weight per arm and feature, learnt by gradient steps, ε-greedy."""
+    """It learns weights by importance-weighted gradient steps, without a covariance; rows are text."""
 
-    def __init__(self, n_arms: int, n_features: int, seed: int = 0) -> None:
+    distribution = module = "vowpalwabbit"
+    same_scores = False
+
+    def __init__(self, n_arms: int, n_features: int) -> None:
         from vowpalwabbit import Workspace
 
         # Its table of weights has room for twice as many as are learnt, and for 2¹⁸ at least.
@@ -222,17 +205,15 @@ class VowpalWabbit(Adapter):
         self.workspace = Workspace(
             f"--cb_explore {n_arms} --epsilon 0.1 --noconstant --quiet --bit_precision {bits}"
         )
-        self.arms, self.rng = range(n_arms), random.Random(seed)
+        self.arms, self.rng = range(n_arms), random.Random(0)
         # Features named by numbers are not hashed.
         self.line = "| " + " ".join(f"{i}:%.7g" for i in range(n_features))
 
     def select(self, context: Context) -> int:
-        """Draw an arm from the probabilities that it gives."""
         self.probabilities = self.workspace.predict(self._told(context))
         return self.rng.choices(self.arms, self.probabilities)[0]
 
     def update(self, context: Context, arm: int, reward: float) -> None:
-        """Learn from the arm drawn last: it wants its probability, arms from 1 on, and costs."""
         label = f"{arm + 1}:{-reward}:{self.probabilities[arm]:.7g}"
         self.workspace.learn(f"{label} {self._told(context)}")
 

@@ -10,7 +10,6 @@ of `requirements.txt` in turn, held to the book's versions. A library that does 
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 import sysconfig
@@ -24,14 +23,6 @@ REPORT = ENVIRONMENT / "peers.json"
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 SECONDS = 900  # a source distribution may be compiled
 WITHOUT_DEPENDENCIES = "--no-deps"
-LONGEST_REASON = 200
-# Addresses, hosts, paths, and long lists of versions: no concern of a reader elsewhere.
-LOCAL = [
-    re.compile(r"\w+://\S+"),
-    re.compile(r"(?<=host=')[^']*"),
-    re.compile(r"(?<![\w.])(?:[A-Za-z]:)?[/\\][\w.~+-]+(?:[/\\][\w.~+-]+)+"),
-    re.compile(r"(?<=from versions: )[^)]*(?=\))"),
-]
 
 
 class Outcome(TypedDict):
@@ -60,32 +51,18 @@ def make_environment() -> Path:
 
 
 def install(python: Path, wanted: str, comment: str) -> Outcome:
-    """Install one requirement, and tell what became of it."""
+    """Install one requirement, and tell what became of it; pip itself says why on the terminal."""
     command = [python, "-m", "pip", "install", "--disable-pip-version-check"]
     command += ["--no-input", "--quiet", "-c", ROOT / "requirements.txt"]
     if comment.startswith(WITHOUT_DEPENDENCIES):
         command.append(WITHOUT_DEPENDENCIES)
     try:
-        done = subprocess.run(
-            [*command, wanted], capture_output=True, text=True, timeout=SECONDS
-        )
+        subprocess.run([*command, wanted], check=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
         return {"version": None, "reason": f"did not install in {SECONDS} s"}
-    if done.returncode:
-        return {"version": None, "reason": telling_line(done.stderr)}
+    except subprocess.CalledProcessError:
+        return {"version": None, "reason": "pip could not install it"}
     return {"version": wanted.partition("==")[2], "reason": None}
-
-
-def telling_line(errors: str) -> str:
-    """Return pip's most telling error line, without what only this machine knows."""
-    lines = [line.strip() for line in errors.splitlines() if line.strip()]
-    # Its first ERROR says what failed; a later one often only where to read about it. What a build says
-    # comes before, as an error in small letters that names no cause.
-    told = [line for line in lines if line.startswith("ERROR")] or lines
-    line = told[0] if told else "pip failed without a word"
-    for told_too_much in LOCAL:
-        line = told_too_much.sub("…", line)
-    return line if len(line) <= LONGEST_REASON else line[: LONGEST_REASON - 1] + "…"
 
 
 def main() -> None:

@@ -5,23 +5,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.peers.adapter import Adapter, BatchAdapter, bounds
+from benchmarks.peers.adapter import Adapter, bounds
 from benchmarks.peers.disjoint import precision
 from zoolib import Context
 
 
-class ContextualbanditsRidge(BatchAdapter):
-    """The regression with upper bounds on which contextualbandits builds its LinUCB, for all arms at once.
+class ContextualbanditsRidge(Adapter):
+    """Its compiled regression with upper bounds.
 
-    The library has no bandit with one model for all arms; the choice of the highest bound is ours.
+    It has no bandit with one model for all arms; the choice of the highest bound is ours.
     """
 
+    distribution, module = "contextualbandits", "contextualbandits.linreg"
+
     def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        alpha: float = 1.0,
-        ridge: float = 1.0,
+        self, n_arms: int, n_features: int, alpha: float = 1.0, ridge: float = 1.0
     ) -> None:
         from contextualbandits.linreg import LinearRegression
 
@@ -31,20 +29,13 @@ class ContextualbanditsRidge(BatchAdapter):
         )
         self.model.fit(np.zeros((1, n_features)), np.zeros(1))
 
-    def select(self, context: Context) -> int:
-        """Choose an arm."""
-        return int(self.scores(context).argmax())
-
     def update(self, context: Context, arm: int, reward: float) -> None:
-        """Learn from the arm played."""
         self.model.partial_fit(context.features[arm][None], np.array([reward]))
 
     def scores(self, context: Context) -> NDArray[np.float64]:
-        """Return the upper confidence bounds."""
         return self.model.predict_ucb(context.features, self.alpha)
 
     def select_many(self, features: NDArray) -> NDArray[np.int64]:
-        """Choose an arm for each of n visits."""
         rows = features.reshape(-1, features.shape[-1])
         scores = self.model.predict_ucb(rows, self.alpha)
         return scores.reshape(features.shape[:2]).argmax(axis=1)
@@ -52,20 +43,16 @@ class ContextualbanditsRidge(BatchAdapter):
     def update_many(
         self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
     ) -> None:
-        """Learn from the arms played."""
         self.model.partial_fit(features[np.arange(len(arms)), arms], rewards)
 
 
-class BayesianBandits(BatchAdapter):
-    """Thompson sampling of bayesianbandits with one learner; `alpha` is the noise of the rewards."""
+class BayesianBandits(Adapter):
+    """An update factorises the matrix; `alpha` is the noise of the rewards."""
+
+    distribution = module = "bayesianbandits"
 
     def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        alpha: float = 1.0,
-        ridge: float = 1.0,
-        seed: int = 0,
+        self, n_arms: int, n_features: int, alpha: float = 1.0, ridge: float = 1.0
     ) -> None:
         import bayesianbandits as bb
 
@@ -83,59 +70,50 @@ class BayesianBandits(BatchAdapter):
             policy=bb.ThompsonSampling(),
             arm_featurizer=RowOfArm(),
             learner=bb.NormalRegressor(alpha=ridge * self.noise, beta=self.noise),
-            random_seed=seed,
+            random_seed=0,
         )
 
     def select(self, context: Context) -> int:
-        """Choose an arm."""
         return self.agent.pull(context.features[None])[0]
 
     def update(self, context: Context, arm: int, reward: float) -> None:
-        """Learn from the arm played."""
         chosen = self.agent.select_for_update(arm)
         chosen.update(context.features[None], np.array([reward]))
 
     def scores(self, context: Context) -> NDArray[np.float64]:
-        """Return LinUCB's scores by the posterior."""
         learner = self.agent.learner
         learner.predict(context.features)  # makes the prior, if nothing was learnt
         A = precision(learner) / self.noise
         return bounds(context.features, learner.coef_, A, self.alpha)
 
     def select_many(self, features: NDArray) -> NDArray[np.int64]:
-        """Choose an arm for each of n visits."""
         return np.array(self.agent.pull(features))
 
     def update_many(
         self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
     ) -> None:
-        """Learn from the arms played, by one call of the learner that all arms share."""
         rows = features[np.arange(len(arms)), arms]
         self.agent.learner.partial_fit(rows, rewards)
 
 
 class RiverRidge(Adapter):
-    """River's Bayesian regression, asked arm by arm; the library has no bandit with one model for all arms.
+    """Its Bayesian regression, asked arm by arm; prior and bound have weight 1.
 
-    Prior and bound have weight 1; the choice of the highest bound is ours.
+    It has no bandit with one model for all arms; the choice of the highest bound is ours.
     """
+
+    distribution, module = "river", "river.linear_model"
 
     def __init__(self, n_arms: int, n_features: int) -> None:
         from river.linear_model import BayesianLinearRegression
 
         self.model = BayesianLinearRegression()
 
-    def select(self, context: Context) -> int:
-        """Choose an arm."""
-        return int(self.scores(context).argmax())
-
     def update(self, context: Context, arm: int, reward: float) -> None:
-        """Learn from the arm played."""
         row = dict(enumerate(context.features[arm].tolist()))
         self.model.learn_one(row, reward)
 
     def scores(self, context: Context) -> NDArray[np.float64]:
-        """Return LinUCB's scores: without the noise that River has under the root."""
         rows = context.features.tolist()
         seen = [
             self.model.predict_one(dict(enumerate(row)), with_dist=True) for row in rows

@@ -28,7 +28,11 @@ ROWS = {
     ),
     # At the start A⁻¹ of all thousand arms is often computed afresh: in a short run that is most of it.
     "float32": (linear_agents.single_precision, {"naive": 2}, 1e-4),
-    "shared": (lambda: linear_agents.shared(50, 29), {"naive": 2}, EXACT),
+    "shared": (
+        lambda: linear_agents.linucb(50, 29, 200, shared=True),
+        {"naive": 2},
+        EXACT,
+    ),
     "lockstep": (
         lambda: linear_agents.lockstep(20),
         {"one world at a time": 2},
@@ -36,7 +40,7 @@ ROWS = {
     ),
     "NeuralUCB": (
         lambda: neural_agents.neural_ucb(64),
-        {"naive, NumPy": 5, "naive, PyTorch float32": 4},
+        {"naive, PyTorch float32": 4},
         1e-5,
     ),
     "neural-linear": (neural_agents.neural_linear, {"naive": 5}, 1e-5),

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zoolib._support.checks import as_finite
 from zoolib._support.notebook import in_notebook
 from zoolib.experiments.estimates import Estimate
 
@@ -138,22 +137,22 @@ def _unbound(
     much need a bound that keeps the amount above zero, a factor above one. Two that differ by so
     much need a bound on either side of zero, or a margin around it.
     """
-    lower, upper = (above, below) if equals is None else (equals, equals)
-    amount, kept, wanted = AMOUNT.search(sentence), True, ""
+    low = above if equals is None else equals
+    high = below if equals is None else equals
+    low, high = -math.inf if low is None else low, math.inf if high is None else high
+    amount = AMOUNT.search(sentence)
     if CAPPED.search(sentence):
-        kept, wanted = upper is not None, "be below something"
+        kept, wanted = high < math.inf, "be below something"
     elif FLOORED.search(sentence):
-        kept, wanted = lower is not None, "be above something"
+        kept, wanted = low > -math.inf, "be above something"
     elif amount and DIFFERS.search(sentence):
-        margin = lower is not None and upper is not None
-        above_zero = lower is not None and lower >= 0
-        below_zero = upper is not None and upper <= 0
-        kept = margin or above_zero or below_zero
+        kept = low >= 0 or high <= 0 or math.isfinite(high - low)
         wanted = "exclude zero or be a margin around it"
     elif amount and DIRECTED.search(sentence):
         least = 1 if amount[0].endswith("factor") else 0
-        kept = lower is not None and lower >= least
-        wanted = f"be above {least} or more"
+        kept, wanted = low >= least, f"be above {least} or more"
+    else:
+        return ""
     return "" if kept else wanted
 
 
@@ -177,35 +176,29 @@ def publish(name: str, data: Mapping[str, Any]) -> None:
     name : str
         Name of the figure, which is that of its script.
     data : mapping
-        Strings to plain data: numbers, strings, None, NumPy arrays, and lists and mappings of
-        these. Numbers are finite and kept to six digits, so that the page stays small.
+        Plain data: numbers, strings, None, NumPy arrays, and lists and mappings of these.
+        Numbers are finite and kept to six digits, so that the page stays small.
     """
     if not isinstance(name, str) or not name:
         raise ValueError(f"name must be a string that is not empty: got {name!r}")
     if not isinstance(data, Mapping):
         raise TypeError(f"data must be a mapping: got {type(data).__name__}")
-    _glue(f"{FIGURE_PREFIX}{name}", _plain("data", data))
+    try:
+        text = json.dumps(data, default=_json, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        wanted = "finite numbers, strings, None, arrays, lists or mappings"
+        raise type(error)(f"data must hold {wanted}: {error}") from None
+    short = json.loads(text, parse_float=lambda number: float(f"{float(number):.6g}"))
+    _glue(f"{FIGURE_PREFIX}{name}", short)
 
 
-def _plain(where: str, value: Any) -> Any:
-    """Return plain JSON data; `where` names the place in errors."""
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
+def _json(value: object) -> object:
+    """Return what JSON knows for what it does not know."""
     if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise TypeError(f"{where} must have strings as keys: got {key!r}")
-        return {key: _plain(f"{where}[{key!r}]", item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(f"{where}[{at}]", item) for at, item in enumerate(value)]
-    if isinstance(value, float):
-        return float(f"{as_finite(where, value):.6g}")
-    if value is None or isinstance(value, str | int):
-        return value
-    raise TypeError(
-        f"{where} must be numbers, strings, None, arrays, lists or mappings: "
-        f"got {type(value).__name__}"
-    )
+        return dict(value)
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"got {type(value).__name__}")
 
 
 def listing(*things: Callable[..., Any] | type) -> Markdown:

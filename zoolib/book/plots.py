@@ -43,37 +43,21 @@ DARK = {
 def use_style() -> None:
     """Set the book's figure style; in a notebook, also sharp vector output that is the same each time."""
     ink, muted = LIGHT["ink"], LIGHT["muted"]
-    mpl.rcParams.update(
-        {
-            "figure.figsize": (5.4, 3.4),
-            "figure.constrained_layout.use": True,
-            "font.size": 12,
-            "axes.titlesize": 12,
-            "axes.prop_cycle": mpl.cycler(
-                color=[LIGHT[c] for c in ("blue", "orange", "green", "purple")]
-            ),
-            "axes.edgecolor": muted,
-            "axes.labelcolor": ink,
-            "axes.titlecolor": ink,
-            "figure.facecolor": "none",
-            "axes.facecolor": "none",
-            "axes.grid": True,
-            "axes.axisbelow": True,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "grid.color": LIGHT["grid"],
-            "text.color": ink,
-            "xtick.color": muted,
-            "ytick.color": muted,
-            "xtick.labelcolor": ink,
-            "ytick.labelcolor": ink,
-            "legend.frameon": False,
-            "lines.linewidth": 2,
-            "svg.fonttype": "path",
-            # A fixed salt and no date: the same figure gives the same bytes.
-            "svg.hashsalt": "zoolib",
-        }
-    )
+    colors = [LIGHT[name] for name in ("blue", "orange", "green", "purple")]
+    mpl.rc("figure", figsize=(5.4, 3.4), facecolor="none")
+    mpl.rc("figure.constrained_layout", use=True)
+    mpl.rc("font", size=12)
+    mpl.rc("text", color=ink)
+    mpl.rc("axes", edgecolor=muted, labelcolor=ink, titlecolor=ink, facecolor="none")
+    mpl.rc("axes", titlesize=12, prop_cycle=mpl.cycler(color=colors))
+    mpl.rc("axes", grid=True, axisbelow=True)
+    mpl.rc("axes.spines", top=False, right=False)
+    mpl.rc(("xtick", "ytick"), color=muted, labelcolor=ink)
+    mpl.rc("grid", color=LIGHT["grid"])
+    mpl.rc("legend", frameon=False)
+    mpl.rc("lines", linewidth=2)
+    # A fixed salt and, below, no date: the same figure gives the same bytes.
+    mpl.rc("svg", fonttype="path", hashsalt="zoolib")
     if in_notebook():
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 
@@ -181,26 +165,26 @@ def flow_chart(
     arrows : sequence of (str, str, str)
         Box from, box to, and a label, which may be empty.
     """
+    drawn, muted = {}, LIGHT["muted"]
     for name, (x, y, color) in boxes.items():
         frame = {"boxstyle": "round,pad=0.4", "fc": "none", "ec": LIGHT[color]}
-        ax.text(x, y, name, ha="center", va="center", fontsize=10, bbox=frame)
-    drawn = {text.get_text(): text for text in ax.texts}
+        text = ax.text(x, y, name, ha="center", va="center", fontsize=10, bbox=frame)
+        drawn[name] = text.get_bbox_patch()
     for start, end, label in arrows:
         if not {start, end} <= boxes.keys():
             raise ValueError(
                 f"arrows must join boxes {list(boxes)}: got {start!r} to {end!r}"
             )
-        points = [boxes[start][:2], boxes[end][:2]]
-        style = {"arrowstyle": "-|>", "color": LIGHT["muted"], "shrinkA": 0}
-        style["patchA"] = drawn[start].get_bbox_patch()
-        style["patchB"] = drawn[end].get_bbox_patch()
+        points = np.array([boxes[start][:2], boxes[end][:2]])
+        style = {"arrowstyle": "-|>", "color": muted, "shrinkA": 0}
+        style |= {"patchA": drawn[start], "patchB": drawn[end]}
         ax.annotate("", points[1], points[0], arrowprops=style)
-        x, y = np.mean(points, axis=0)
-        if points[0][1] == points[1][1]:
+        x, y = points.mean(axis=0)
+        if points[0, 1] == points[1, 1]:
             place = {"x": x, "y": y + 0.05, "ha": "center", "va": "bottom"}
         else:
             place = {"x": x + 0.08, "y": y, "ha": "left", "va": "top"}
-        ax.text(s=label, fontsize=10, color=LIGHT["muted"], **place)
+        ax.text(s=label, fontsize=10, color=muted, **place)
     places = np.array([place[:2] for place in boxes.values()])
     low, high = places.min(axis=0) - 0.6, places.max(axis=0) + 0.6
     ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))

@@ -8,13 +8,10 @@ the experiments are run" in the back matter.
 from __future__ import annotations
 
 import copy
-import functools
 import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +24,6 @@ from zoolib.agents import Agent, Context, RevealedContext
 from zoolib.experiments.history import History
 from zoolib.world.features import FeatureEngineer
 from zoolib.world.simulator import Churn, MarketShock, ZooplusSimulator, true_ctr_matrix
-
-# What players see of a step: all worlds at ``...``, and each apart once a player asks.
-Views = Callable[..., Context]
-_BLOCK = 500
 
 
 def run_experiment(
@@ -87,21 +80,20 @@ def run_experiment(
         _Player(name, agent, worlds[0].n_products, seeds)
         for name, agent in _named(agents).items()
     ]
-    arena = _Arena(worlds, seeds, players, make_features)
-    visitors = np.stack(
-        [stream(s, "visitors").integers(worlds[0].n_users, size=n_steps) for s in seeds]
-    )
-    history = _empty_history(worlds, seeds, players, visitors, shocks, churn)
-    by_step, done = visitors.T.copy(), 0
-    with one_thread(), progress_bar(progress, total=n_steps, unit="step") as bar:
+    arena = _Arena(worlds, seeds, players, make_features, n_steps)
+    done = 0
+    with (
+        one_thread(),
+        progress_bar(progress, iterable=range(n_steps), unit="step") as steps,
+    ):
         try:
-            for start, stop in pairwise(_cuts(history)):
-                arena.change(start, history)
-                uniforms = arena.draw_uniforms(stop - start)
-                for step in range(start, stop):
-                    arena.step(step, by_step[step], uniforms[step - start], history)
-                    done += 1  # a step counts once all have learnt from it
-                bar.update(stop - start)
+            for step in steps:
+                if step in shocks:
+                    arena.apply_shock(shocks[step])
+                if churn and step and step % churn.every == 0:
+                    arena.restock(churn.share, step)
+                arena.play(step)
+                done += 1  # a step counts once all have learnt from it
         except KeyboardInterrupt:
             if not done:
                 raise
@@ -110,11 +102,19 @@ def run_experiment(
             f"interrupted after {done:,} of {n_steps:,} steps: the history holds those",
             file=sys.stderr,
         )
-    return _first(done, history)
+    return History(
+        agents=tuple(player.name for player in players),
+        seeds=tuple(seeds),
+        shocks={step: shock for step, shock in shocks.items() if step < done},
+        churn=churn,
+        personas=tuple(worlds[0].personas),
+        planned=n_steps,
+        **arena.recorded(done),
+    )
 
 
 class _Arena:
-    """The worlds, tables of their present truth, and the players."""
+    """The worlds, who comes and with which luck, the players, and what has happened."""
 
     def __init__(
         self,
@@ -122,72 +122,111 @@ class _Arena:
         seeds: list[int],
         players: list[_Player],
         make_features: Callable[..., FeatureEngineer],
+        n_steps: int,
     ) -> None:
         self.worlds, self.players, self.make_features = worlds, players, make_features
         self.index = np.arange(len(worlds))
-        self.clicks = [stream(seed, "clicks") for seed in seeds]
-        self.read_catalogue()
+        n_users, n_categories = worlds[0].n_users, len(worlds[0].categories)
+        users = [stream(s, "visitors").integers(n_users, size=n_steps) for s in seeds]
+        uniforms = [stream(s, "clicks").random((n_steps, n_categories)) for s in seeds]
+        # Shapes (n_steps, W) and (n_steps, W, n_categories): a step is one piece of memory.
+        self.users, self.uniforms = np.stack(users, axis=1), np.stack(uniforms, axis=1)
+        shape = (len(players), len(worlds), n_steps)
+        self.arm, self.reward = np.empty(shape, np.int32), np.empty(shape, np.int8)
+        self.expected_reward, self.optimal_reward = np.empty(shape), np.empty(shape[1:])
+        self._read_catalogue()
 
-    def read_catalogue(self) -> None:
+    def _read_catalogue(self) -> None:
         self.category = np.stack([world.category_of_product for world in self.worlds])
         self.features = self.make_features(self.worlds)
-        self.read_truth()
+        self._read_truth()
 
-    def read_truth(self) -> None:
+    def _read_truth(self) -> None:
         self.truth = np.stack([true_ctr_matrix(world) for world in self.worlds])
         self.best = self.truth.max(axis=-1)
 
-    def change(self, step: int, history: History) -> None:
-        """Change tastes and products as planned, and tell the players which arms are new."""
-        if step in history.shocks:
-            for world in self.worlds:
-                world.apply_shock(history.shocks[step])
-            self.read_truth()
-        churn = history.churn
-        if churn and step and step % churn.every == 0:
-            arms = np.stack([world.restock(churn.share) for world in self.worlds])
-            self.read_catalogue()
-            for player in self.players:
-                player.restock(arms, step)
+    def apply_shock(self, shock: MarketShock) -> None:
+        """Change tastes."""
+        for world in self.worlds:
+            world.apply_shock(shock)
+        self._read_truth()
 
-    def draw_uniforms(self, n: int) -> NDArray[np.float64]:
-        """Return uniform numbers for n steps, worlds and categories, shape (n, W, n_categories)."""
-        n_categories = len(self.worlds[0].categories)
-        return np.stack([g.random((n, n_categories)) for g in self.clicks], axis=1)
+    def restock(self, share: float, step: int) -> None:
+        """Replace products, and tell the players which arms are new."""
+        arms = np.stack([world.restock(share) for world in self.worlds])
+        self._read_catalogue()
+        for player in self.players:
+            player.restock(arms, step)
 
-    def step(
-        self, step: int, users: NDArray, uniforms: NDArray, history: History
-    ) -> None:
+    def play(self, step: int) -> None:
+        """Let visitors come, all players choose, and then all learn."""
+        users = self.users[step]
         features = self.features.transform(users)
-        truth, arms = self.truth[self.index, users], []
+        truth = self.truth[self.index, users]
         # All players look at the same arrays, so none may write into them.
         for shared in (users, features, truth):
             shared.flags.writeable = False
-        seen = _views(Context(users, features))
+        seen = Context(users, features)
         # No player sees what others do: all choose, then all are judged at once, then all learn.
+        arms = []
         for player in self.players:
             given = seen
             if player.needs_truth:
-                given = _views(RevealedContext(users, features, truth))
+                given = RevealedContext(users, features, truth)
             arms.append(player.choose(given, step))
         arms = np.stack(arms)
         probability = truth[self.index, arms]
-        clicked = uniforms[self.index, self.category[self.index, arms]] < probability
-        rewards = clicked.astype(np.int8)
-        history.arm[..., step] = arms
-        history.expected_reward[..., step] = probability
-        history.reward[..., step] = rewards
-        history.optimal_reward[..., step] = self.best[self.index, users]
+        luck = self.uniforms[step, self.index, self.category[self.index, arms]]
+        rewards = (luck < probability).astype(np.int8)
+        self.arm[..., step] = arms
+        self.expected_reward[..., step] = probability
+        self.reward[..., step] = rewards
+        self.optimal_reward[..., step] = self.best[self.index, users]
         for player, arm, reward in zip(self.players, arms, rewards, strict=True):
             player.learn(seen, arm, reward, step)
 
+    def recorded(self, n_steps: int) -> dict[str, NDArray]:
+        """Return the arrays of a history of the first steps."""
+        personas = np.stack([world.persona_of_user for world in self.worlds])
+        user, reward = self.users[:n_steps].T, self.reward[..., :n_steps]
+        optimal = np.broadcast_to(self.optimal_reward[:, :n_steps], reward.shape)
+        return {
+            "user": user.astype(np.int32),
+            "persona": np.take_along_axis(personas, user, axis=1).astype(np.int8),
+            "arm": self.arm[..., :n_steps],
+            "reward": reward,
+            "expected_reward": self.expected_reward[..., :n_steps],
+            "optimal_reward": optimal,
+        }
 
-def _views(together: Context) -> Views:
-    return functools.cache(lambda at: together if at is ... else together.of_world(at))
+
+class _Copies:
+    """Copies of an agent without a worlds axis, one for each world, behind the calls of one that has it."""
+
+    def __init__(self, agent: Agent, n_worlds: int) -> None:
+        self._agents = [copy.deepcopy(agent) for _ in range(n_worlds)]
+
+    def reseed(self, seeds: list[int]) -> None:
+        for agent, seed in zip(self._agents, seeds, strict=True):
+            agent.reseed(seed)
+
+    def select(self, context: Context) -> list[int]:
+        return [
+            agent.select(context.of_world(w)) for w, agent in enumerate(self._agents)
+        ]
+
+    def update(self, context: Context, arm: NDArray, reward: NDArray) -> None:
+        learnt = zip(self._agents, arm.tolist(), reward.tolist(), strict=True)
+        for w, (agent, its_arm, its_reward) in enumerate(learnt):
+            agent.update(context.of_world(w), its_arm, its_reward)
+
+    def restock(self, arms: NDArray[np.int64]) -> None:
+        for agent, its_arms in zip(self._agents, arms, strict=True):
+            agent.restock(its_arms)
 
 
 class _Player:
-    """An agent's copy in the arena: one for all worlds, or one for each."""
+    """An agent's copy in the arena."""
 
     def __init__(self, name: str, agent: Agent, n_arms: int, seeds: list[int]) -> None:
         n_worlds = getattr(agent, "n_worlds", None)
@@ -199,39 +238,31 @@ class _Player:
             raise ValueError(
                 f"agent {name!r} has n_arms={agent.n_arms}: the worlds have {n_arms} products"
             )
-        self.name, self._n_arms, self._n_worlds = name, n_arms, len(seeds)
-        self._in_step = n_worlds is not None
-        places = [...] if self._in_step else range(len(seeds))
-        self._copies = {at: copy.deepcopy(agent) for at in places}
+        self.name, self._n_arms, self._shape = name, n_arms, (len(seeds),)
         self.needs_truth = getattr(agent, "needs_truth", False)
-        for at, one in self._copies.items():
-            if hasattr(one, "reseed"):
-                one.reseed(seeds if self._in_step else seeds[at])
+        self._restocks = hasattr(agent, "restock")
+        self._agent = copy.deepcopy(agent) if n_worlds else _Copies(agent, len(seeds))
+        if hasattr(agent, "reseed"):
+            self._agent.reseed(seeds)
 
-    def choose(self, seen: Views, step: int) -> NDArray[np.int64]:
+    def choose(self, seen: Context, step: int) -> NDArray[np.int64]:
         """Return the arm shown in each world, shape (W,)."""
         with self._signed(step):
-            chosen = [one.select(seen(at)) for at, one in self._copies.items()]
-            chosen = chosen[0] if self._in_step else chosen
-            arm = as_ids("arm", chosen, self._n_arms)
-            if arm.shape != (self._n_worlds,):
+            arm = as_ids("arm", self._agent.select(seen), self._n_arms)
+            if arm.shape != self._shape:
                 raise ValueError(
-                    f"arm, as select returned it, must have shape {(self._n_worlds,)}: got {arm.shape}"
+                    f"arm, as select returned it, must have shape {self._shape}: got {arm.shape}"
                 )
             return arm
 
-    def learn(self, seen: Views, arm: NDArray, reward: NDArray, step: int) -> None:
+    def learn(self, seen: Context, arm: NDArray, reward: NDArray, step: int) -> None:
         with self._signed(step):
-            if not self._in_step:
-                arm, reward = arm.tolist(), reward.tolist()
-            for at, one in self._copies.items():
-                one.update(seen(at), arm[at], reward[at])
+            self._agent.update(seen, arm, reward)
 
     def restock(self, arms: NDArray[np.int64], step: int) -> None:
-        with self._signed(step):
-            for at, one in self._copies.items():
-                if hasattr(one, "restock"):
-                    one.restock(arms[at])
+        if self._restocks:
+            with self._signed(step):
+                self._agent.restock(arms)
 
     @contextmanager
     def _signed(self, step: int) -> Iterator[None]:
@@ -241,50 +272,6 @@ class _Player:
         except Exception as error:
             error.add_note(f"Agent {self.name!r} was at step {step}.")
             raise
-
-
-def _empty_history(
-    worlds: list[ZooplusSimulator],
-    seeds: list[int],
-    players: list[_Player],
-    visitors: NDArray[np.int64],
-    shocks: dict[int, MarketShock],
-    churn: Churn | None,
-) -> History:
-    """Return a history that knows who comes, and has room for what happens."""
-    persona = np.stack([world.persona_of_user for world in worlds])
-    shape = (len(players), *visitors.shape)
-    return History(
-        agents=tuple(player.name for player in players),
-        seeds=tuple(seeds),
-        shocks=shocks,
-        churn=churn,
-        personas=tuple(worlds[0].personas),
-        planned=visitors.shape[-1],
-        user=visitors.astype(np.int32),
-        persona=np.take_along_axis(persona, visitors, axis=1).astype(np.int8),
-        arm=np.empty(shape, np.int32),
-        reward=np.empty(shape, np.int8),
-        expected_reward=np.empty(shape),
-        optimal_reward=np.empty(visitors.shape),
-    )
-
-
-def _first(n_steps: int, history: History) -> History:
-    """Return the history of the first steps, in which the best possible reward has an axis of agents."""
-    names = ("user", "persona", "arm", "reward", "expected_reward")
-    arrays = {name: getattr(history, name)[..., :n_steps] for name in names}
-    optimal = history.optimal_reward[..., :n_steps]
-    arrays["optimal_reward"] = np.broadcast_to(optimal, arrays["reward"].shape)
-    shocks = {step: of for step, of in history.shocks.items() if step < n_steps}
-    return replace(history, shocks=shocks, **arrays)
-
-
-def _cuts(history: History) -> list[int]:
-    """Return the steps at which something may change: the starts of blocks, the events, and the end."""
-    n_steps, churn = history.planned, history.churn
-    restocks = range(0, n_steps, churn.every) if churn else ()
-    return sorted({*range(0, n_steps, _BLOCK), *history.shocks, *restocks, n_steps})
 
 
 def check_seeds(seeds: Sequence[int]) -> list[int]:

@@ -29,12 +29,13 @@ See Chapter 5, "What would the other policy have earned?".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._support.checks import as_real, as_size, every_row
+from zoolib._support.checks import as_array, as_ids, as_real, as_size, every_row
 from zoolib.agents.policies import as_policy
 from zoolib.experiments.estimates import Estimate, mean_interval
 from zoolib.models.posterior import RidgePosterior
@@ -60,11 +61,6 @@ class Log:
     n_arms : int
         Number of arms K that could have been shown.
 
-    Attributes
-    ----------
-    left_out : int
-        Rows of other versions that `of_version` has dropped.
-
     Examples
     --------
     >>> Log(arm=[0, 1], reward=[1, 0], propensity=[0.9, 0.0], version=3, n_arms=2)
@@ -78,57 +74,32 @@ class Log:
     propensity: NDArray[np.float64]
     version: NDArray
     n_arms: int
-    left_out: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         n_arms = as_size("n_arms", self.n_arms)
         arm = np.array(self.arm)
         if arm.ndim != 1 or len(arm) < 2:
             raise ValueError(f"arm must have shape (n,), n >= 2: got {arm.shape}")
-        if arm.dtype.kind not in "iu":
-            raise TypeError(f"arm must hold whole numbers: got dtype {arm.dtype}")
-        every_row("arm", arm, (arm >= 0) & (arm < n_arms), f"lie in 0 … {n_arms - 1}")
-        arm = arm.astype(np.int64)
-        reward = as_real("reward", self.reward, arm.shape)
-        every_row("reward", reward, np.isfinite(reward), "be finite")
+        arm = as_ids("arm", arm, n_arms)
+        reward = as_array("reward", self.reward, arm.shape).astype(float)
         propensity = as_real("propensity", self.propensity, arm.shape)
         held = (propensity > 0) & (propensity <= 1)  # NaN is neither
         every_row("propensity", propensity, held, "lie in (0, 1]")
         version = _versions(self.version, arm.shape)
-        for column in (arm, reward, propensity, version):
+        columns = {"arm": arm, "reward": reward}
+        columns |= {"propensity": propensity, "version": version}
+        for name, column in columns.items():
             column.setflags(write=False)
-        checked = {"arm": arm, "reward": reward, "propensity": propensity}
-        checked |= {"version": version, "n_arms": n_arms}
-        checked["left_out"] = as_size("left_out", self.left_out, least=0)
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, column)
+        object.__setattr__(self, "n_arms", n_arms)
 
     def __len__(self) -> int:
         return len(self.arm)
 
-    def of_version(self, version: int | str, drop_others: bool = False) -> Log:
-        """Return the rows that one model chose; refuse others, or drop and count them.
-
-        Parameters
-        ----------
-        version : int or str
-            The model, of which there must be two rows or more.
-        drop_others : bool, default False
-            Leave rows of other versions out and add their number to `left_out`. The caller then
-            takes the same rows of a target policy: ``target[log.version == version]``.
-        """
-        kept = self.version == version
-        if not drop_others:
-            every_row("version", self.version, kept, f"be {version!r}")
-        if kept.sum() < 2:
-            raise ValueError(
-                f"version must be that of two rows or more: got {kept.sum()} of {version!r}"
-            )
-        columns = (self.arm, self.reward, self.propensity, self.version)
-        left_out = self.left_out + int((~kept).sum())
-        return Log(
-            *(column[kept] for column in columns), self.n_arms, left_out=left_out
-        )
+    def of_version(self, version: int | str) -> Log:
+        """Return the log if one model chose in all of its rows; refuse rows of another."""
+        every_row("version", self.version, self.version == version, f"be {version!r}")
+        return self
 
 
 def importance_weights(log: Log, target: ArrayLike) -> NDArray[np.float64]:
@@ -147,7 +118,6 @@ def mean_weight(log: Log, target: ArrayLike, level: float = 0.95) -> Estimate:
     less than 1 where the target shows arms that the logging policy never did, and seldom 1 where
     propensities are wrong. An interval that misses 1 is an alarm; one that holds it proves nothing: arms of
     tiny propensity may just not have come, and then the interval is too narrow, too.
-
     """
     return mean_interval(importance_weights(log, target), level)
 
@@ -220,7 +190,9 @@ def direct_method(target: ArrayLike, predicted: ArrayLike) -> Estimate:
     As wrong as the model. The interval reflects which visitors came, not the model's error.
     """
     target = as_policy("target", target)
-    predicted = _predictions(predicted, target.shape)
+    if target.ndim != 2:
+        raise ValueError(f"target must have shape (n, K): got {target.shape}")
+    predicted = as_array("predicted", predicted, target.shape)
     return mean_interval(np.vecdot(target, predicted))
 
 
@@ -237,7 +209,7 @@ def doubly_robust(log: Log, target: ArrayLike, predicted: ArrayLike) -> Estimate
     Li (2014), "Doubly robust policy evaluation and optimization".
     """
     target = as_policy("target", target, (len(log), log.n_arms))
-    predicted = _predictions(predicted, target.shape)
+    predicted = as_array("predicted", predicted, target.shape)
     weight = importance_weights(log, target)
     residual = log.reward - _of_arm(log, predicted)
     return mean_interval(np.vecdot(target, predicted) + weight * residual)
@@ -259,13 +231,11 @@ def cross_fit(log: Log, features: ArrayLike) -> NDArray[np.float64]:
     -------
     ndarray, shape (n, K)
     """
-    features, n = np.asarray(features), len(log)
+    features, n = as_array("features", features), len(log)
     if features.ndim != 3 or features.shape[:2] != (n, log.n_arms):
         raise ValueError(
             f"features must have shape {(n, log.n_arms, 'd')}: got {features.shape}"
         )
-    total = features.sum(axis=(1, 2))  # finite if all are
-    every_row("features", total, np.isfinite(total), "be finite")
     model = RidgePosterior(features.shape[-1])
     shown, fold = _of_arm(log, features), np.arange(n) % 5
     predicted = np.empty((n, log.n_arms))
@@ -281,23 +251,12 @@ def _of_arm(log: Log, values: NDArray) -> NDArray:
     return values[np.arange(len(log)), log.arm]
 
 
-def _predictions(value: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    predicted = as_real("predicted", value, shape)
-    if predicted.ndim != 2:
-        raise ValueError(f"predicted must have shape (n, K): got {predicted.shape}")
-    total = predicted.sum(axis=-1)  # finite if all are
-    every_row("predicted", total, np.isfinite(total), "be finite")
-    return predicted
-
-
 def _versions(value: ArrayLike, shape: tuple[int, ...]) -> NDArray:
-    """Return a copy of the versions, one for all rows or one per row: whole numbers, or names."""
-    versions = np.asarray(value)
-    if versions.dtype.kind not in "iu":
-        named = np.array([isinstance(v, str) for v in versions.flat], dtype=bool)
-        given = versions.reshape(-1)
-        every_row("version", given, named, "be a whole number or a name", TypeError)
-        versions = versions.astype(str)
-    if versions.ndim and versions.shape != shape:
-        raise ValueError(f"version must have shape {shape}: got {versions.shape}")
-    return np.broadcast_to(versions, shape).copy()
+    """Return the versions, one for all rows or one per row: whole numbers, or names."""
+    given = np.asarray(value, object)
+    fits = [isinstance(v, Integral | str) and type(v) is not bool for v in given.flat]
+    wanted = "be a whole number or a name"
+    every_row("version", given.ravel(), np.array(fits), wanted, TypeError)
+    if given.ndim and given.shape != shape:
+        raise ValueError(f"version must have shape {shape}: got {given.shape}")
+    return np.broadcast_to(np.array(given.tolist()), shape).copy()

@@ -3,8 +3,8 @@
 Each task unpickles its own copies of everything that it calls, so its result depends neither on the
 process that plays it nor on the tasks played before.
 
-The record of a sweep is a file of JSON Lines: what all runs have in common, then one line for each agent
-and setting. While a sweep runs, a folder beside the record holds one such file for each finished task.
+The record of a sweep is a file of JSON Lines: what all tasks have in common, then one line for each finished
+task. While the sweep runs, lines are added as tasks end; at last they stand in the order of the grid.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ import math
 import os
 import pickle
 import re
-import shutil
 import sys
-import uuid
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -67,7 +65,7 @@ class Task:
     seeds : tuple of int
         The worlds.
     measures : dict of str to list of float
-        Once it is finished: one number per world each.
+        If it is finished: one number per world each.
     error : str
         If it failed: class, message and notes of the exception.
     """
@@ -80,8 +78,14 @@ class Task:
 
     @property
     def key(self) -> tuple:
-        """Agent and setting, whatever the order of the setting's names."""
-        return self.agent, *sorted(self.setting.items())
+        """What was asked for, whatever the order of the setting's names."""
+        return self.agent, *sorted(self.setting.items()), self.seeds
+
+    def rows(self) -> list[dict[str, object]]:
+        """Return its rows of the table, one for each world."""
+        measured = pd.DataFrame({"seed": self.seeds} | self.measures)
+        given = {"agent": self.agent, **self.setting}
+        return [given | row for row in measured.to_dict("records")]
 
     def __str__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.setting.items())
@@ -126,9 +130,7 @@ def sweep(
     """Measure every agent with every setting in every world, on all cores or a cluster.
 
     The tasks are played by joblib: on this machine's cores, or wherever ``joblib.parallel_config``
-    says. After ``client = dask.distributed.Client(address)``, the same call inside
-    ``with joblib.parallel_config(backend="dask"):`` runs on the workers of a Dask cluster. See "Sweeps" in
-    the back matter.
+    says, for example on the workers of a Dask cluster. See "Sweeps" in the back matter.
 
     Parameters
     ----------
@@ -145,14 +147,13 @@ def sweep(
         Each is called with the history of a task and the name of its agent, and returns one number per
         world, shape (W,), for example `share_of_oracle`.
     path : path-like, optional
-        The record of the sweep, a file of JSON Lines. Until all tasks are finished, those that are lie
-        in the folder ``<path>.tasks``. The same call after an interrupt, a crash or a failure plays
-        what is missing, and so does one whose grid has grown. The record knows callables by their
-        names and arguments: after a change of what one does, use another path. Without a path nothing
-        is kept.
+        The record of the sweep, a file of JSON Lines. The same call after an interrupt, a crash or a
+        failure plays the tasks that it lacks, and so does one whose grid has grown by whole tasks. The
+        record knows callables by their names and arguments: after a change of what one does, use
+        another path. Without a path nothing is kept.
     worlds_per_task : int, default 1
-        Worlds of one task, which are played in step: with more the whole takes less time, with fewer
-        there are more tasks to spread.
+        Worlds of one task, in the order of `seeds`, which are played in step: with more the whole takes
+        less time, with fewer there are more tasks to spread.
     n_jobs : int or None, default -1
         Tasks played at a time, as joblib counts them: -1 is all cores; None is what
         ``joblib.parallel_config`` says. A cluster always uses all of its workers.
@@ -172,10 +173,9 @@ def sweep(
 
     Notes
     -----
-    Whatever stops a sweep, finished tasks are kept, and the error says how many. If a worker of a cluster
-    dies, Dask plays its task on another. Dask gives up a task on which several workers have died (see
-    ``distributed.scheduler.allowed-failures``), but joblib is not told: the sweep then waits forever.
-    Dask's log names the workers; interrupt the sweep with Ctrl-C and mend the task.
+    If a worker of a cluster dies, Dask plays its task on another. After several deaths it gives the task
+    up (see ``distributed.scheduler.allowed-failures``), but joblib is not told, and the sweep waits forever:
+    interrupt it with Ctrl-C and mend the task. Dask's log names the workers.
     """
     _check_callables("agents", agents)
     _check_callables("measures", measures)
@@ -185,16 +185,21 @@ def sweep(
     names = dict.fromkeys(name for setting in settings for name in setting)
     columns = ["agent", *names, "seed", *measures]
     refuse_repeats("names of columns", columns)
-    grid = [Task(*cell, tuple(seeds)) for cell in product(agents, settings)]
-    refuse_repeats("agents' settings", [cell.key for cell in grid])
     world = make_world(seed=seeds[0])
     n_steps, shocks = check_events(n_steps, shocks, churn, world)
     worlds_per_task = as_size("worlds_per_task", worlds_per_task)
+    tasks = [
+        Task(agent, setting, tuple(seeds[at : at + worlds_per_task]))
+        for agent, setting in product(agents, settings)
+        for at in range(0, len(seeds), worlds_per_task)
+    ]
+    refuse_repeats("agents' settings", [task.key for task in tasks])
+    grid = {task.key: task for task in tasks}
     made = {"make_world": make_world, "make_features": make_features}
     run = {"n_steps": n_steps, "shocks": shocks, "churn": churn, **made}
     packed = _packed(agents, run, dict(measures))
     of_shocks = {s: [of.persona, of.click_probabilities] for s, of in shocks.items()}
-    experiment = {  # what all runs have in common, in a form that JSON can hold
+    experiment = {  # what all tasks have in common, in a form that JSON can hold
         "n_steps": n_steps,
         "shocks": of_shocks,
         "churn": churn and [churn.every, churn.share],
@@ -203,146 +208,114 @@ def sweep(
         "worlds_per_task": worlds_per_task,
         "agents": {name: _described(make) for name, make in agents.items()},
     }
-    results = _Results(grid, path, experiment)
-    tasks, failures = results.missing(worlds_per_task), []
-    n_runs = len(grid) * len(seeds)
+    record, failed = _Record(path, experiment, grid), {}
+    missing = [task for task in tasks if task.key not in record.finished]
     with (
         one_thread(),  # for all, should joblib play in threads
-        _outcomes(tasks, packed, n_jobs) as outcomes,
+        _outcomes(missing, packed, n_jobs) as outcomes,
         progress_bar(
-            progress, total=n_runs, initial=len(results), unit="run", smoothing=0
+            progress,
+            total=len(grid),
+            initial=len(record.finished),
+            unit="task",
+            smoothing=0,
         ) as bar,
     ):
+        record.write()
         try:
-            for outcome in outcomes:
-                if outcome.error:
-                    failures.append(outcome)
-                    bar.write(f"{outcome} failed: {outcome.error}", file=sys.stderr)
+            for task in outcomes:
+                if task.error:
+                    bar.write(f"{task} failed: {task.error}", file=sys.stderr)
+                    failed[task.key] = task
                 else:
-                    results.keep(outcome)
-                bar.update(len(outcome.seeds))
+                    record.add(task)
+                bar.update()
         except BaseException as error:
+            n_kept = f"{len(record.finished)} of {len(grid)} tasks are finished"
             kept = "kept: the same call plays the rest" if path else "lost: no path"
-            error.add_note(f"{len(results)} of {n_runs} runs are finished and {kept}")
+            error.add_note(f"{n_kept} and {kept}")
             raise
-    results.join()
-    failures.sort(key=lambda one: tasks.index(replace(one, error="")))
-    return Sweep(results.table(columns), tuple(failures))
+    record.write()
+    rows = [row for task in record.in_order() for row in task.rows()]
+    table = pd.DataFrame(rows, columns=columns)
+    return Sweep(table, tuple(failed[key] for key in grid if key in failed))
 
 
-class _Results:
-    """The finished runs, each of one agent with one setting in one world, in memory and in files."""
+class _Record:
+    """The finished tasks of a sweep, in memory and, if it has a path, in a file."""
 
     def __init__(
         self,
-        grid: list[Task],
         path: str | os.PathLike[str] | None,
         experiment: dict[str, object],
+        grid: dict[tuple, Task],
     ) -> None:
-        self._grid, self._path = grid, None if path is None else Path(path)
-        self._experiment = json.loads(json.dumps(experiment))  # as it will be read
-        self._found = {cell.key: {} for cell in grid}  # {seed: {measure: number}}
-        if self._path:
-            if self._path.is_dir() or not self._path.parent.is_dir():
+        self.path, self.grid = None if path is None else Path(path), grid
+        self.experiment = json.loads(json.dumps(experiment))  # as it will be read
+        self.finished: dict[tuple, Task] = {}
+        if self.path:
+            if self.path.is_dir() or not self.path.parent.is_dir():
                 wanted = "path must name a file in an existing folder"
                 raise ValueError(f"{wanted}: got {os.fspath(path)!r}")
-            self._folder = self._path.with_name(f"{self._path.name}.tasks")
-            for file in (self._path, *self._folder.glob("*.jsonl")):
-                for task in self._read(file) if file.exists() else ():
-                    self._add(task)
+            if self.path.exists() and (content := self.path.read_bytes()):
+                self._read(content)
 
-    def __len__(self) -> int:
-        return sum(map(len, self._found.values()))
-
-    def _read(self, file: Path) -> list[Task]:
-        """Return the tasks in a file; refuse one of something else, or of another experiment."""
+    def _read(self, content: bytes) -> None:
+        """Take in what a file holds; refuse one of something else, or of another experiment."""
+        file, ours = repr(str(self.path)), self.experiment
+        header, *lines = content.split(b"\n")
         try:
-            lines = [json.loads(line) for line in file.read_bytes().splitlines()]
-            tasks = [_read_task(line) for line in lines[1:]]
-            theirs = lines[0] if lines else self._experiment
-            if theirs.keys() != self._experiment.keys():
-                raise KeyError(*theirs)
-            agents = theirs["agents"].keys() & self._experiment["agents"].keys()
+            theirs = json.loads(header)
+            agents = ours["agents"] | theirs["agents"]  # for a grid may grow
+            theirs["agents"] = {name: agents[name] for name in ours["agents"]}
+            differs = [name for name in ours if theirs[name] != ours[name]]
+            # What has no end is a line that a kill has torn.
+            tasks = [_read_task(json.loads(line)) for line in lines[:-1]]
         except (ValueError, KeyError, TypeError, AttributeError):
-            said = f"path must name a file of sweep: got {str(file)!r}"
+            said = f"path must name a file of sweep: got {file}"
             raise ValueError(said) from None
-        for name, ours in self._experiment.items():
-            value = theirs[name]
-            if name == "agents":  # of those in both, for a grid may grow
-                ours, value = ({one: of[one] for one in agents} for of in (ours, value))
-            if ours != value:
-                raise ValueError(
-                    f"path must name a file of the same experiment: {name} of {str(file)!r} is "
-                    f"{value!r}, not {ours!r}"
-                )
-        return tasks
-
-    def _add(self, task: Task) -> None:
-        if task.key not in self._found or not {*task.seeds} <= {*self._grid[0].seeds}:
+        if differs:
+            name = differs[0]
             raise ValueError(
-                f"path must name a file of this grid: {str(self._path)!r} holds {task}"
+                f"path must name a file of the same experiment: {name} of {file} is "
+                f"{theirs[name]!r}, not {ours[name]!r}"
             )
-        for w, seed in enumerate(task.seeds):
-            measured = {name: values[w] for name, values in task.measures.items()}
-            self._found[task.key][seed] = measured
-
-    def missing(self, worlds_per_task: int) -> list[Task]:
-        """Return tasks for the runs that are not finished."""
-        tasks = []
-        for cell in self._grid:
-            seeds = [one for one in cell.seeds if one not in self._found[cell.key]]
-            tasks += [
-                replace(cell, seeds=tuple(seeds[at : at + worlds_per_task]))
-                for at in range(0, len(seeds), worlds_per_task)
-            ]
-        return tasks
-
-    def keep(self, task: Task) -> None:
-        """Take a task in; its file is on disk when this returns."""
-        if self._path:
-            self._folder.mkdir(exist_ok=True)
-            self._write(self._folder / f"{uuid.uuid4().hex}.jsonl", [task])
-        self._add(task)
-
-    def join(self) -> None:
-        """Write the record and remove the folder."""
-        if self._path:
-            self._write(self._path, self._finished())
-            if self._folder.exists():
-                shutil.rmtree(self._folder)
-
-    def _write(self, path: Path, tasks: Iterable[Task]) -> None:
-        """Write a file of the experiment and these tasks, unless this is what it holds."""
-        lines = [self._experiment]
         for task in tasks:
-            # For what JSON cannot hold "nan", "inf", "-inf", which `float` reads.
-            measures = {
-                name: [x if math.isfinite(x) else str(x) for x in numbers]
-                for name, numbers in task.measures.items()
-            }
-            line = {"agent": task.agent, "setting": task.setting, "seeds": task.seeds}
-            lines.append(line | {"measures": measures})
-        text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
-        if not path.exists() or path.read_bytes() != text.encode():
-            write_whole(path, lambda file: file.write(text.encode()))
+            if task.key not in self.grid:
+                said = f"path must name a file of this grid: {file} holds {task}"
+                raise ValueError(said)
+            asked = self.grid[task.key]
+            self.finished[task.key] = replace(asked, measures=task.measures)
 
-    def _finished(self) -> Iterator[Task]:
-        """Return the finished runs of each agent and setting as one task, in the order of the grid."""
-        for cell in self._grid:
-            found = self._found[cell.key]
-            if seeds := tuple(seed for seed in cell.seeds if seed in found):
-                names = found[seeds[0]]
-                measures = {name: [found[one][name] for one in seeds] for name in names}
-                yield replace(cell, seeds=seeds, measures=measures)
+    def in_order(self) -> list[Task]:
+        """Return the finished tasks in the order of the grid."""
+        return [self.finished[key] for key in self.grid if key in self.finished]
 
-    def table(self, columns: list[str]) -> pd.DataFrame:
-        """Return one row for each finished run, in the order of the grid."""
-        rows = []
-        for cell in self._finished():
-            for seed in cell.seeds:
-                row = {"agent": cell.agent, **cell.setting, "seed": seed}
-                rows.append(row | self._found[cell.key][seed])
-        return pd.DataFrame(rows, columns=columns)
+    def add(self, task: Task) -> None:
+        """Take a task in; its line is on the disk when this returns."""
+        if self.path:
+            with self.path.open("ab") as file:
+                file.write(_line(task))
+                file.flush()
+                os.fsync(file.fileno())
+        self.finished[task.key] = task
+
+    def write(self) -> None:
+        """Write the whole file, unless this is what it holds."""
+        header = json.dumps(self.experiment).encode() + b"\n"
+        content = b"".join([header, *map(_line, self.in_order())])
+        if self.path and not (self.path.exists() and self.path.read_bytes() == content):
+            write_whole(self.path, lambda file: file.write(content))
+
+
+def _line(task: Task) -> bytes:
+    # For what JSON cannot hold "nan", "inf", "-inf", which `float` reads.
+    measures = {
+        name: [x if math.isfinite(x) else str(x) for x in numbers]
+        for name, numbers in task.measures.items()
+    }
+    line = {"agent": task.agent, "setting": task.setting, "seeds": task.seeds}
+    return json.dumps(line | {"measures": measures}, allow_nan=False).encode() + b"\n"
 
 
 def _read_task(line: dict) -> Task:
@@ -388,12 +361,13 @@ def _play(task: Task, packed: bytes) -> Task:
             history = run_experiment(agents, task.seeds, **run, progress=False)
             if history.n_steps < history.planned:  # Ctrl-C: half a task does not count
                 raise KeyboardInterrupt
-            measured, shape = {}, (len(task.seeds),)
-            for name, measure in measures.items():
-                numbers = measure(history, task.agent)
-                numbers = as_real(f"measure {name!r}", numbers, shape)
-                measured[name] = numbers.tolist()
-            return replace(task, measures=measured)
+            shape = (len(task.seeds),)
+            measured = {
+                name: as_real(f"measure {name!r}", measure(history, task.agent), shape)
+                for name, measure in measures.items()
+            }
+            lists = {name: numbers.tolist() for name, numbers in measured.items()}
+            return replace(task, measures=lists)
     except (Exception, SystemExit) as error:
         return replace(task, error="".join(format_exception_only(error)).strip())
 
@@ -402,7 +376,7 @@ def _packed(
     agents: Mapping[str, Callable], run: dict[str, object], measures: dict[str, Measure]
 ) -> dict[str, bytes]:
     """Pickle what a task of each agent calls in other processes."""
-    parts = {name: run[name] for name in ("make_world", "make_features")}
+    parts = {"make_world": run["make_world"], "make_features": run["make_features"]}
     parts |= {f"measure {name!r}": measure for name, measure in measures.items()}
     parts |= {f"agent {name!r}": make for name, make in agents.items()}
     for name, part in parts.items():
