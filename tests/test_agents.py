@@ -1143,8 +1143,6 @@ UNIFORMS = ("learned", "uniforms")
         (the(*UNIFORMS), None, ["uniforms", "dict"]),
         (the(*UNIFORMS, "generators"), [], ["generators", "1 entries"]),
         (the(*UNIFORMS, "generators"), [{}], ["generators", "states"]),
-        (the(*UNIFORMS, "drawn"), 1.5, ["drawn", "1.5"]),
-        (the(*UNIFORMS, "drawn"), 1025, ["drawn", "1024", "1025"]),
         (the("learned", "recent", "arm"), np.zeros(3), ["arm", "int64", "float64"]),
         (the("learned", "recent", "arm"), np.full(12, 7), ["arm", "0 … 4", "7"]),
         (the("learned", "recent", "x"), np.ones((12, 2)), ["x", "(12, 3)", "(12, 2)"]),
