@@ -8,6 +8,7 @@ from zoolib.models.posterior import (
     LEAST_FADED,
     LEAST_PRIOR,
     REFRESH_EVERY,
+    STEEP,
     RidgePosterior,
 )
 
@@ -325,12 +326,26 @@ def test_what_is_selected_is_solved_afresh(shape, at, dtype):
 
 def test_rounding_errors_are_repaired_now_and_then():
     posterior = RidgePosterior(3, RIDGE, (2,))
-    due = {2**k for k in range(10)} | {REFRESH_EVERY}
     for n in range(1, REFRESH_EVERY + 1):
         posterior._A_inv[1] = np.eye(3) / RIDGE + 1e-6
         posterior.update(np.zeros((2, 3)), np.zeros(2))
         repaired = (posterior.A_inv == np.eye(3) / RIDGE).all()
-        assert repaired == (n in due)
+        assert repaired == (n == REFRESH_EVERY)
+
+
+@pytest.mark.parametrize("factor", [0.98, 1.02])
+@pytest.mark.parametrize("way", ["in", "out"])
+def test_a_row_that_changes_much_is_not_left_to_the_formula(factor, way):
+    """Only the posteriors that it taught are solved again."""
+    posterior = RidgePosterior(2, 1.0, (3,))
+    x = np.array([(factor * STEEP - 1) ** 0.5, 0])  # A's determinant grows from 1
+    if way == "out":
+        posterior.update(x, 1.0, (1,))
+    posterior._A_inv += 1e-9
+    posterior.update(x, 1.0, (1,), weight=1.0 if way == "in" else -1.0)
+    solved = posterior.A_inv == np.linalg.inv(posterior.A)
+    assert solved[1].all() == (factor > 1)
+    assert not solved[[0, 2]].any()
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,10 @@ from zoolib._support.checks import (
 )
 from zoolib._support.state import Stateful
 
-# Rounding errors in A⁻¹ are largest after the first rows, which change it most, and add up afterwards. So it is
-# computed afresh after 1, 2, 4, 8, … updates, and whenever this many have been made.
+# Rounding errors in A⁻¹ are largest after a row that changes A a lot, and add up over many. So A⁻¹ is computed
+# afresh after a row that multiplies or divides the determinant of A by more than this,
+STEEP = 100
+# and whenever so many updates have been made.
 REFRESH_EVERY = 1000
 # Discounts fade the prior, too. Whenever they have shrunk A to this fraction,
 LEAST_FADED = 0.1
@@ -147,16 +149,17 @@ class RidgePosterior(Stateful):
         if discount != 1:
             self.decay(discount, at)
         u = np.matvec(self._A_inv[at], x)
-        gain = weight / (1 + weight * np.vecdot(x, u))
+        growth = 1 + weight * np.vecdot(x, u)  # of the determinant of A
+        gain = weight / growth
         error = reward - np.vecdot(x, self._mean[at])
         self._A_inv[at] -= outer(times(gain, u), u)
         self._mean[at] += times(gain * error, u)
         self._A[at] += outer(times(weight, x), x)
         self._b[at] += times(weight * reward, x)
         self._n_updates += 1
-        n = self._n_updates
-        if n % REFRESH_EVERY == 0 or n & (n - 1) == 0:  # a power of two
-            self._solve((), self._A, self._b)
+        steep = np.any((growth > STEEP) | (growth < 1 / STEEP))
+        if steep or self._n_updates % REFRESH_EVERY == 0:
+            self._solve(at, self._A[at], self._b[at])
 
     def update_many(
         self, x: ArrayLike, reward: ArrayLike, which: ArrayLike | None = None
