@@ -1030,10 +1030,10 @@ def without(table, name):
         (lambda learned: {"memory": without(learned["memory"], "added")}, "added"),
         (lambda learned: {"memory": learned["memory"] | {"added": 9}}, "held|shape"),
         (lambda learned: {"n_updates": -1}, "n_updates"),
-        (lambda learned: {"posterior": {}}, "class"),
+        (lambda learned: {"posterior": {}}, "learned"),
         (
             lambda learned: {"posterior": RidgePosterior(3).state()},
-            r"posterior must be that of .*n_features=4.* got .*n_features=3",
+            r"A must have shape \(4, 4\).* got \(3, 3\)",
         ),
     ],
 )

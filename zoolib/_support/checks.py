@@ -14,7 +14,7 @@ Seed = int | np.random.SeedSequence | np.random.Generator
 # A shape wanted: a name stands for any number, and ``...`` in front for any axes.
 Shape = tuple[object, ...]
 # Products of numbers below this are finite, in single precision too.
-LARGEST = 1e15
+LARGEST = np.float32(1e15)
 
 
 def as_size(name: str, value: int, least: int = 1, most: float = math.inf) -> int:
@@ -140,14 +140,12 @@ def as_array(
     """Return real numbers, as they are or in another type, that fit and may be multiplied; not copied."""
     array = _numbers(name, value, "fiub", "real", shape)
     if dtype is not None:
-        with np.errstate(
-            over="ignore"
-        ):  # what overflows is infinite, and refused below
+        with np.errstate(over="ignore"):  # what overflows is infinite, and refused
             array = array.astype(dtype, copy=False)
-    wrong = ~(np.abs(array) < LARGEST)  # true for NaN, too
-    if np.count_nonzero(wrong):
+    fits = np.abs(array) < LARGEST  # false for NaN, too
+    if not fits.all():
         raise ValueError(
-            f"{name} must be finite and below {LARGEST:.0e} in size: got {array[wrong][0]}"
+            f"{name} must be finite and below {LARGEST:.0e} in size: got {array[~fits][0]}"
         )
     return array
 
