@@ -318,7 +318,7 @@ WRONG_BUILDS = [
     ((np.ones((4, 0)),), {}, ValueError, "d must be at least 1: got 0"),
     (([[1.0, NAN]],), {}, ValueError, "embeddings must be finite .* got nan"),
     (([[1.0, INF]],), {}, ValueError, "embeddings must be finite .* got inf"),
-    (([[1.0, -1e300]],), {}, ValueError, "got -inf"),
+    (([[1.0, -1e300]],), {}, ValueError, r"got -1e\+300"),
     (([[1.0, 1e16]],), {}, ValueError, r"below 1e\+15"),
     ((np.empty((0, 2)), "ivf"), {}, ValueError, "n_cells must be at most 0: got 1"),
     (

@@ -139,15 +139,12 @@ def as_array(
 ) -> NDArray:
     """Return real numbers, as they are or in another type, that fit and may be multiplied; not copied."""
     array = _numbers(name, value, "fiub", "real", shape)
-    if dtype is not None:
-        with np.errstate(over="ignore"):  # what overflows is infinite, and refused
-            array = array.astype(dtype, copy=False)
     fits = np.abs(array) < LARGEST  # false for NaN, too
-    if not fits.all():
+    if np.count_nonzero(fits) < fits.size:
         raise ValueError(
             f"{name} must be finite and below {LARGEST:.0e} in size: got {array[~fits][0]}"
         )
-    return array
+    return array if dtype is None else array.astype(dtype, copy=False)
 
 
 def as_real(name: str, value: ArrayLike, shape: Shape | None) -> NDArray[np.float64]:

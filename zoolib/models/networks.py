@@ -154,7 +154,9 @@ class MLP(nn.Module):
         -------
         ndarray, shape (..., n, out), or (..., T, n, out) with masks
         """
-        layers = [(w.data.numpy()[at], b.data.numpy()[at]) for w, b in self.layers]
+        layers = [(w.data.numpy(), b.data.numpy()) for w, b in self.layers]
+        if at:
+            layers = [(weight[at], bias[at]) for weight, bias in layers]
         if masks is not None:
             x = x[..., None, :, :]
             layers = [(w[..., None, :, :], b[..., None, :, :]) for w, b in layers]

@@ -157,7 +157,7 @@ class RidgePosterior(Stateful):
         self._A[at] += outer(times(weight, x), x)
         self._b[at] += times(weight * reward, x)
         self._n_updates += 1
-        steep = np.any((growth > STEEP) | (growth < 1 / STEEP))
+        steep = np.count_nonzero((growth > STEEP) | (growth < 1 / STEEP))
         if steep or self._n_updates % REFRESH_EVERY == 0:
             self._solve(at, self._A[at], self._b[at])
 
