@@ -456,7 +456,7 @@ def test_counts_stay_with_their_rows(n_worlds):
     expected = []
     source = [stream(5, "replay").spawn(1)[0] for _ in range(n_worlds or 1)]
     for number, row in enumerate(rows):
-        agent.remember(row, number)
+        agent.remember(row, np.full(worlds, number))
         drawn = np.array([g.poisson(1.0, M) for g in source])
         expected.append(drawn if worlds else drawn[0])
     held, rewards, counts = agent.memory.newest(400)

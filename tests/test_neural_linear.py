@@ -480,13 +480,15 @@ def test_a_learning_rate_without_measure_is_noticed():
         agent.select(visit(10)[0])
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
-def test_features_beyond_single_precision_are_refused():
-    agent = trained_agent(12, dtype=np.float32)
-    context = Context(0, np.full((K, D), 1e39))
+def test_embeddings_beyond_single_precision_are_refused():
+    agent, context = trained_agent(12, dtype=np.float32), Context(0, np.ones((K, D)))
+    agent.network.body.biases[0].data[:] = 3e38
+    agent.network.body.weights[1].data *= 1000
     assert_refused(agent, (context, 0, 1.0), FloatingPointError, "finite")
     with pytest.raises(FloatingPointError, match="embeddings must be finite"):
         agent.scores(context)
+    with pytest.raises(ValueError, match="features must be finite and below"):
+        Context(0, np.full((K, D), 1e39))
 
 
 @pytest.mark.parametrize(
@@ -1030,10 +1032,10 @@ def without(table, name):
         (lambda learned: {"memory": without(learned["memory"], "added")}, "added"),
         (lambda learned: {"memory": learned["memory"] | {"added": 9}}, "held|shape"),
         (lambda learned: {"n_updates": -1}, "n_updates"),
-        (lambda learned: {"posterior": {}}, "class"),
+        (lambda learned: {"posterior": {}}, "learned"),
         (
             lambda learned: {"posterior": RidgePosterior(3).state()},
-            r"posterior must be that of .*n_features=4.* got .*n_features=3",
+            r"A must have shape \(4, 4\).* got \(3, 3\)",
         ),
     ],
 )

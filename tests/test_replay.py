@@ -163,6 +163,31 @@ def test_arguments_are_checked(arguments, error, words):
         ReplayBuffer(**({"capacity": 5, "n_features": 2} | arguments))
 
 
+@pytest.mark.parametrize("n_weights", [None, 2])
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"x": [1.0]}, ValueError, r"x must have shape \(2,\): got \(1,\)"),
+        ({"x": [1e39, 0.0]}, ValueError, r"x must be finite.* got 1e\+39"),
+        ({"reward": [1.0]}, ValueError, r"reward must have shape \(\): got \(1,\)"),
+        ({"reward": np.nan}, ValueError, "reward must be finite.* got nan"),
+        ({"weight": [1.0]}, ValueError, "weight must have shape|shorter"),
+    ],
+)
+def test_a_refused_row_changes_nothing(change, error, words, n_weights):
+    buffer, undisturbed = (filled(0, n_weights=n_weights) for _ in range(2))
+    given = {"x": [5.0, 6.0], "reward": 1.0}
+    if n_weights is not None:
+        given["weight"] = [1.0, 2.0]
+    for one in (buffer, undisturbed):
+        for _ in range(7):
+            one.add(**given)
+    with pytest.raises(error, match=words):
+        buffer.add(**(given | change))
+    assert same(content(buffer), content(undisturbed))
+    assert to_bytes(buffer.state()) == to_bytes(undisturbed.state())
+
+
 @pytest.mark.parametrize("n_worlds", [None, 3])
 def test_weights_stay_with_their_rows(n_worlds):
     worlds = () if n_worlds is None else (n_worlds,)
@@ -184,7 +209,8 @@ def test_weights_stay_with_their_rows(n_worlds):
 @pytest.mark.parametrize("n", [0, 3, 5, 13])
 def test_a_restored_buffer_goes_on_as_the_one_it_was_made_from(n, n_worlds, n_weights):
     def add(buffer, number):
-        extra = () if n_weights is None else (np.full(2, float(number)),)
+        shape = (2,) if n_worlds is None else (n_worlds, 2)
+        extra = () if n_weights is None else (np.full(shape, float(number)),)
         buffer.add(*row(number, n_worlds), *extra)
 
     buffer, other = (

@@ -220,7 +220,7 @@ def test_products_come_and_go(kind):
 def test_an_exact_index_may_begin_and_end_empty():
     index = ProductIndex(np.empty((0, 3)))
     assert len(index) == 0
-    with pytest.raises(ValueError, match="the 0 products that the index holds: got 1"):
+    with pytest.raises(ValueError, match="n must be at most 0: got 1"):
         index.search(np.ones(3), 1)
     ids = index.add([[1.0, 2.0, 3.0]])
     assert index.search(np.ones(3), 1)[0].tolist() == [0]
@@ -315,17 +315,17 @@ with one_thread():
 WRONG_BUILDS = [
     ((np.ones((4, 2)), "hnsw"), {}, ValueError, "kind must be one of"),
     ((np.ones(4),), {}, ValueError, r"shape \(n_products, d\): got \(4,\)"),
-    ((np.ones((4, 0)),), {}, ValueError, r"shape \(n_products, d\): got \(4, 0\)"),
+    ((np.ones((4, 0)),), {}, ValueError, "d must be at least 1: got 0"),
     (([[1.0, NAN]],), {}, ValueError, "embeddings must be finite .* got nan"),
     (([[1.0, INF]],), {}, ValueError, "embeddings must be finite .* got inf"),
-    (([[1.0, -1e300]],), {}, ValueError, "got -inf"),
+    (([[1.0, -1e300]],), {}, ValueError, r"got -1e\+300"),
     (([[1.0, 1e16]],), {}, ValueError, r"below 1e\+15"),
-    ((np.empty((0, 2)), "ivf"), {}, ValueError, "at most the 0 products"),
+    ((np.empty((0, 2)), "ivf"), {}, ValueError, "n_cells must be at most 0: got 1"),
     (
         (np.ones((4, 2)), "ivf"),
         {"n_cells": 5},
         ValueError,
-        "at most the 4 products: got 5",
+        "n_cells must be at most 4: got 5",
     ),
     (
         (np.ones((4, 2)), "ivf"),
@@ -338,7 +338,7 @@ WRONG_BUILDS = [
         (np.ones((4, 2)), "ivf8"),
         {"n_cells": 2, "n_probe": 3},
         ValueError,
-        "n_probe must be at most the 2 cells: got 3",
+        "n_probe must be at most 2: got 3",
     ),
     (
         (np.ones((4, 2)), "ivf"),
@@ -364,11 +364,11 @@ WRONG_CALLS = [
     (lambda i: i.search(1.0, 3), ValueError, r"got \(\)"),
     (lambda i: i.search(np.full(D, NAN), 3), ValueError, "queries must be finite"),
     (lambda i: i.search(np.full(D, -INF), 3), ValueError, "queries must be finite"),
-    (lambda i: i.search(np.ones(D), 301), ValueError, "at most the 300 products"),
+    (lambda i: i.search(np.ones(D), 301), ValueError, "n must be at most 300: got 301"),
     (lambda i: i.search(np.ones(D), 0), ValueError, "n must be at least 1"),
     (lambda i: i.search(np.ones(D), 2.0), TypeError, "n must be a whole number"),
     (lambda i: i.recall(np.ones(D - 1), 3), ValueError, "queries must have shape"),
-    (lambda i: i.recall(np.ones(D), 301), ValueError, "n must be at most the 300"),
+    (lambda i: i.recall(np.ones(D), 301), ValueError, "n must be at most 300"),
     (lambda i: i.add(np.ones((2, D - 1))), ValueError, rf"\(n, {D}\): got \(2, 7\)"),
     (lambda i: i.add(np.ones(D)), ValueError, rf"\(n, {D}\): got \(8,\)"),
     (lambda i: i.add(np.ones((1, 2, D))), ValueError, r"got \(1, 2, 8\)"),
@@ -493,7 +493,7 @@ def call(**options):
         ({"alpha": -1.0}, ValueError, "alpha must be 0 or more and finite: got -1"),
         ({"alpha": NAN}, ValueError, "alpha must be 0 or more"),
         ({"n_candidates": 0}, ValueError, "n_candidates must be at least 1"),
-        ({"n_candidates": 301}, ValueError, "n_candidates must be at most the 300"),
+        ({"n_candidates": 301}, ValueError, "n_candidates must be at most 300"),
         (
             {"visitor": np.ones(D - 1)},
             ValueError,
@@ -503,10 +503,10 @@ def call(**options):
         (
             {"weights": np.ones(D - 1)},
             ValueError,
-            r"\(m, 8\) with m from 1 to 5: got \(1, 7\)",
+            r"weights must have shape \(m, 8\): got \(1, 7\)",
         ),
-        ({"weights": np.ones((6, D))}, ValueError, r"m from 1 to 5: got \(6, 8\)"),
-        ({"weights": np.ones((0, D))}, ValueError, r"got \(0, 8\)"),
+        ({"weights": np.ones((6, D))}, ValueError, "m.* must be at most 5: got 6"),
+        ({"weights": np.ones((0, D))}, ValueError, "m.* must be at least 1: got 0"),
         ({"weights": np.full(D, INF)}, ValueError, "weights must be finite"),
         (
             {"posterior": RidgePosterior(D + 1)},

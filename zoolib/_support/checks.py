@@ -7,33 +7,42 @@ from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral, Real
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 # What may seed a generator. All of them are reduced to whole numbers: see `as_seed`.
 Seed = int | np.random.SeedSequence | np.random.Generator
+# A shape wanted: a name stands for any number, and ``...`` in front for any axes.
+Shape = tuple[object, ...]
+# Products of numbers below this are finite, in single precision too.
+LARGEST = np.float32(1e15)
 
 
-def as_size(name: str, value: int, least: int = 1) -> int:
-    """Return `value` as an int of at least `least`."""
+def as_size(name: str, value: int, least: int = 1, most: float = math.inf) -> int:
+    """Return `value` as an int of at least `least` and at most `most`."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(
             f"{name} must be a whole number: got {value!r} of type {type(value).__name__}"
         )
     if value < least:
         raise ValueError(f"{name} must be at least {least}: got {value}")
+    if value > most:
+        raise ValueError(f"{name} must be at most {most}: got {value}")
     return int(value)
 
 
 def as_probability(name: str, value: float) -> float:
     """Return `value` as a float in [0, 1]."""
-    return _number(name, value, lambda number: 0 <= number <= 1, "lie in [0, 1]")
+    return _number(name, value, lambda n: 0 <= n <= 1, "lie in [0, 1]")
 
 
-def as_positive(name: str, value: float) -> float:
-    """Return `value` as a finite float above 0."""
-    return _number(
-        name, value, lambda number: 0 < number < np.inf, "be positive and finite"
-    )
+def as_rate(name: str, value: float) -> float:
+    """Return `value` as a float in (0, 1]."""
+    return _number(name, value, lambda n: 0 < n <= 1, "lie in (0, 1]")
+
+
+def as_level(name: str, value: float) -> float:
+    """Return `value` as a float strictly between 0 and 1."""
+    return _number(name, value, lambda n: 0 < n < 1, "lie strictly between 0 and 1")
 
 
 def as_finite(name: str, value: float) -> float:
@@ -41,23 +50,14 @@ def as_finite(name: str, value: float) -> float:
     return _number(name, value, math.isfinite, "be finite")
 
 
+def as_positive(name: str, value: float) -> float:
+    """Return `value` as a finite float above 0."""
+    return _number(name, value, lambda n: 0 < n < np.inf, "be positive and finite")
+
+
 def as_not_negative(name: str, value: float) -> float:
     """Return `value` as a finite float of at least 0."""
-    return _number(
-        name, value, lambda number: 0 <= number < np.inf, "be 0 or more and finite"
-    )
-
-
-def as_rate(name: str, value: float) -> float:
-    """Return `value` as a float in (0, 1]."""
-    return _number(name, value, lambda number: 0 < number <= 1, "lie in (0, 1]")
-
-
-def as_level(name: str, value: float) -> float:
-    """Return `value` as a float strictly between 0 and 1."""
-    return _number(
-        name, value, lambda number: 0 < number < 1, "lie strictly between 0 and 1"
-    )
+    return _number(name, value, lambda n: 0 <= n < np.inf, "be 0 or more and finite")
 
 
 def _number(
@@ -105,15 +105,10 @@ def as_one_of(name: str, value: str, known: Iterable[str]) -> str:
 
 
 def as_ids(
-    name: str, value: ArrayLike, n: int, shape: tuple[int, ...] | None = None
+    name: str, value: ArrayLike, n: int, shape: Shape | None = None
 ) -> NDArray[np.int64]:
     """Return `value` as an integer array of the shape wanted, with every entry in 0 … n - 1."""
-    ids = np.asarray(value)
-    if ids.dtype.kind not in "iu":
-        raise TypeError(f"{name} must hold whole numbers: got dtype {ids.dtype}")
-    if shape is not None and ids.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}: got {ids.shape}")
-    ids = ids.astype(np.int64, copy=False)
+    ids = _numbers(name, value, "iu", "whole", shape).astype(np.int64, copy=False)
     # Read without a sign, negative numbers are huge: one comparison finds all that are wrong.
     wrong = ids.view(np.uint64) >= n
     if np.count_nonzero(wrong):
@@ -137,29 +132,45 @@ def as_pairs(
 
 
 def as_array(
-    name: str, value: ArrayLike, shape: tuple[int, ...] | None = None
+    name: str,
+    value: ArrayLike,
+    shape: Shape | None = None,
+    dtype: DTypeLike | None = None,
 ) -> NDArray:
-    """Return finite real numbers of any type, not copied, if they have the shape wanted."""
-    array = _real(name, value, shape)
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite: got NaN or infinity")
-    return array
+    """Return real numbers, as they are or in another type, that fit and may be multiplied; not copied."""
+    array = _numbers(name, value, "fiub", "real", shape)
+    fits = np.abs(array) < LARGEST  # false for NaN, too
+    if np.count_nonzero(fits) < fits.size:
+        raise ValueError(
+            f"{name} must be finite and below {LARGEST:.0e} in size: got {array[~fits][0]}"
+        )
+    return array if dtype is None else array.astype(dtype, copy=False)
 
 
-def as_real(
-    name: str, value: ArrayLike, shape: tuple[int, ...] | None
-) -> NDArray[np.float64]:
+def as_real(name: str, value: ArrayLike, shape: Shape | None) -> NDArray[np.float64]:
     """Return a copy in double precision, NaN included, if it has the shape wanted."""
-    return _real(name, value, shape).astype(np.float64)
+    return _numbers(name, value, "fiub", "real", shape).astype(np.float64)
 
 
-def _real(name: str, value: ArrayLike, shape: tuple[int, ...] | None) -> NDArray:
+def _numbers(
+    name: str, value: ArrayLike, kinds: str, what: str, shape: Shape | None
+) -> NDArray:
+    """Return an array of one of these kinds of numbers and of the shape wanted."""
     array = np.asarray(value)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers: got dtype {array.dtype}")
-    if shape is not None and array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}: got {array.shape}")
+    if array.dtype.kind not in kinds:
+        raise TypeError(f"{name} must hold {what} numbers: got dtype {array.dtype}")
+    if shape is not None and not _fits(array.shape, shape):
+        wanted = str(shape).replace("'", "").replace("Ellipsis", "...")
+        raise ValueError(f"{name} must have shape {wanted}: got {array.shape}")
     return array
+
+
+def _fits(shape: tuple[int, ...], wanted: Shape) -> bool:
+    if wanted[:1] == (...,):
+        wanted = (*shape[: max(0, len(shape) - len(wanted) + 1)], *wanted[1:])
+    return len(shape) == len(wanted) and all(
+        n == m or isinstance(m, str) for n, m in zip(shape, wanted, strict=True)
+    )
 
 
 def every_row(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -14,16 +14,12 @@ def write_whole(
 ) -> None:
     """Call `write` on a new file and put it in the place of `path` when it is complete."""
     path = Path(path)
-    with tempfile.NamedTemporaryFile(
-        dir=path.parent, prefix=path.name, delete=False
-    ) as file:
-        try:
+    new = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    try:
+        with new.open("xb") as file:
             write(file)
             file.flush()
-            # Else a power cut could leave the new name and no content.
-            os.fsync(file.fileno())
-            file.close()
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+            os.fsync(file.fileno())  # else a power cut could leave it without content
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,6 @@ STREAMS = {
     "tastes": 6,
     "guard": 7,
 }
-_BLOCK = 1024
 
 
 def stream(seed: Seed, purpose: str) -> np.random.Generator:
@@ -46,7 +44,7 @@ class Uniforms(Learner):
         What the numbers are for: see `STREAMS`.
     """
 
-    _learns = ("_generators", "_drawn")
+    _learns = ("_generators",)
 
     def __init__(
         self,
@@ -57,40 +55,15 @@ class Uniforms(Learner):
         seeds = as_seeds("seed", seed, n_worlds)
         self._generators = [stream(one, purpose) for one in seeds]
         self._single = n_worlds is None
-        self._fill()
 
     def next(self) -> NDArray[np.float64]:
         """Return one uniform number in [0, 1) for each world, shape () or (W,)."""
-        if self._drawn == _BLOCK:
-            self._fill()
-        self._drawn += 1
-        return self._block[self._drawn - 1]
+        return self._draw(None)
 
     def normals(self, n: int) -> NDArray[np.float64]:
         """Return n standard normal numbers for each world, shape (n,) or (W, n), from n uniform ones."""
-        parts = [self._block[:0]]
-        while n > 0:
-            if self._drawn == _BLOCK:
-                self._fill()
-            parts.append(self._block[self._drawn : self._drawn + n])
-            self._drawn += len(parts[-1])
-            n -= len(parts[-1])
-        return ndtri(np.concatenate(parts).T)
+        return ndtri(self._draw(n))
 
-    def state(self) -> dict[str, Any]:
-        """Return where the generators stood before the present block, and how much of it is drawn."""
-        return {"generators": self._before, "drawn": self._drawn}
-
-    def _restore(self, learned: dict[str, Any]) -> None:
-        super()._restore(learned)
-        drawn = self._drawn
-        if drawn > _BLOCK:
-            raise ValueError(f"drawn must be at most {_BLOCK}: got {drawn}")
-        self._fill()
-        self._drawn = drawn
-
-    def _fill(self) -> None:
-        self._before = [g.bit_generator.state for g in self._generators]
-        drawn = np.array([g.random(_BLOCK) for g in self._generators])
-        self._block = drawn[0] if self._single else drawn.T.copy()
-        self._drawn = 0
+    def _draw(self, n: int | None) -> NDArray[np.float64]:
+        drawn = np.array([g.random(n) for g in self._generators])
+        return drawn[0] if self._single else drawn

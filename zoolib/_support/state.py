@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from zoolib._support.checks import as_size
 from zoolib._support.files import write_whole
@@ -39,15 +39,14 @@ class Learner:
     def state(self) -> dict[str, Any]:
         """Return what was learnt since this object was made, as plain data, copied."""
         return {
-            name.lstrip("_"): _written(name, getattr(self, name))
+            name.lstrip("_"): _plain(name, getattr(self, name))
             for name in self._all_it_learns()
         }
 
     def _restore(self, learned: dict[str, Any]) -> None:
         """Take back what was learnt, checked; the object is new."""
         for name in self._all_it_learns():
-            new = getattr(self, name)
-            found = _restored(learned, name.lstrip("_"), new)
+            found = _restored(learned, name.lstrip("_"), getattr(self, name))
             # A property shows arrays that live elsewhere and are filled by now.
             if not isinstance(getattr(type(self), name, None), property):
                 setattr(self, name, found)
@@ -73,9 +72,9 @@ class Stateful(Learner):
         """Show the class, and the settings that are not the defaults."""
         shown = (
             f"{name}={_short(getattr(self, name))}"
-            for name, parameter in _parameters(type(self)).items()
+            for name, parameter in inspect.signature(type(self)).parameters.items()
             if hasattr(self, name)
-            and not _equal(getattr(self, name), parameter.default)
+            and not np.array_equal(getattr(self, name), parameter.default)
         )
         return f"{type(self).__name__}({', '.join(shown)})"
 
@@ -90,7 +89,7 @@ class Stateful(Learner):
         try:
             settings = {
                 name: _plain(name, getattr(self, name))
-                for name in _parameters(type(self))
+                for name in inspect.signature(type(self)).parameters
             }
         except AttributeError as error:
             raise TypeError(
@@ -111,13 +110,14 @@ class Stateful(Learner):
         state : dict
             As `state` returned it, of this class or a class derived from it.
         """
-        name = entry(state, "class", str)
+        name = _entry(state, "class", str)
         # The library's own classes, loaded when they are first asked for, come before a reader's.
         public = getattr(importlib.import_module("zoolib"), name, None)
         kind = cls if name == cls.__name__ else public or Stateful._kinds.get(name)
         if not (isinstance(kind, type) and issubclass(kind, cls)):
             raise ValueError(f"state must be that of a {cls.__name__}: got {name!r}")
-        settings, wanted = entry(state, "settings", dict), _parameters(kind)
+        settings = _entry(state, "settings", dict)
+        wanted = inspect.signature(kind).parameters
         if set(settings) != set(wanted):
             raise ValueError(
                 f"settings of {name} must be {sorted(wanted)}: got {sorted(settings)}"
@@ -128,7 +128,7 @@ class Stateful(Learner):
                 for name, value in settings.items()
             }
         )
-        thing._restore(entry(state, "learned", dict))
+        thing._restore(_entry(state, "learned", dict))
         return thing
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -140,31 +140,6 @@ class Stateful(Learner):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Return an object from a file that `save` wrote."""
         return cls.from_state(from_bytes(Path(path).read_bytes()))
-
-
-def entry(state: dict, name: str, kind: type = object) -> Any:
-    """Return one entry of a state."""
-    if not isinstance(state, dict) or name not in state:
-        got = sorted(state) if isinstance(state, dict) else type(state).__name__
-        raise ValueError(f"state must have an entry {name!r}: got {got}")
-    if not isinstance(state[name], kind):
-        raise ValueError(
-            f"{name} must be of type {kind.__name__}: got {type(state[name]).__name__}"
-        )
-    return state[name]
-
-
-def array(state: dict, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray:
-    """Return an array in a state."""
-    value = np.asarray(entry(state, name))
-    if value.shape != shape or value.dtype != dtype:
-        raise ValueError(
-            f"{name} must have shape {shape} and dtype {np.dtype(dtype)}: "
-            f"got {value.shape} and {value.dtype}"
-        )
-    if not np.isfinite(value).all():
-        raise ValueError(f"{name} must be finite: got NaN or infinity")
-    return value
 
 
 def to_bytes(state: dict) -> bytes:
@@ -186,54 +161,50 @@ def to_bytes(state: dict) -> bytes:
 
 def from_bytes(blob: bytes) -> dict:
     """Return the state that `to_bytes` wrote."""
+
+    def found(pairs: dict) -> object:
+        return arrays[str(pairs[_ARRAY])] if _ARRAY in pairs else pairs
+
     try:
         with zipfile.ZipFile(io.BytesIO(blob)) as file:
-            wrong = file.testzip()  # compares the check sums
-        if wrong:
-            raise ValueError(f"{wrong} is damaged")
+            if damaged := file.testzip():  # compares the check sums
+                raise ValueError(f"{damaged} is damaged")
         with np.load(io.BytesIO(blob), allow_pickle=False) as arrays:
-            return json.loads(
-                arrays["state"].tobytes(),
-                object_hook=lambda pairs: (
-                    arrays[str(pairs[_ARRAY])] if _ARRAY in pairs else pairs
-                ),
-            )
-    except (
-        zipfile.BadZipFile,
-        KeyError,
-        ValueError,
-        TypeError,
-        OSError,
-        RuntimeError,
-        EOFError,
-    ) as error:
+            return json.loads(arrays["state"].tobytes(), object_hook=found)
+    except Exception as error:  # bytes of another origin fail in many ways
         raise ValueError(
             f"blob must be the bytes of a state: got {len(blob)} bytes ({error})"
         ) from error
 
 
-def _parameters(kind: type) -> dict[str, inspect.Parameter]:
-    """Return the named parameters of a constructor."""
-    named = inspect.signature(kind).parameters
-    return {
-        name: parameter
-        for name, parameter in named.items()
-        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    }
+def _entry(state: dict, name: str, kind: type = object) -> Any:
+    """Return one entry of a state."""
+    if not isinstance(state, dict) or name not in state:
+        got = sorted(state) if isinstance(state, dict) else type(state).__name__
+        raise ValueError(f"state must have an entry {name!r}: got {got}")
+    if not isinstance(state[name], kind):
+        raise ValueError(
+            f"{name} must be of type {kind.__name__}: got {type(state[name]).__name__}"
+        )
+    return state[name]
 
 
 def _plain(name: str, value: object) -> object:
-    """Return a setting as plain data; an object that has a state is replaced by it."""
-    if isinstance(value, np.dtype):
-        return value.name
-    if isinstance(value, np.ndarray):
-        return value.copy()
+    """Return a setting, or what was learnt, as plain data; learners and generators become their states."""
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, list | tuple):
-        return [_plain(name, one) for one in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, list | tuple):
+        return [_plain(name, one) for one in value]
+    if isinstance(value, dict):
+        return {key: _plain(key, one) for key, one in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, np.dtype):
+        return value.name
+    if isinstance(value, np.random.Generator):
+        return value.bit_generator.state
     if isinstance(value, Learner):
         return value.state()
     raise TypeError(
@@ -241,59 +212,49 @@ def _plain(name: str, value: object) -> object:
     )
 
 
-def _written(name: str, value: object) -> object:
-    """Return what was learnt as plain data."""
-    if isinstance(value, np.random.Generator):
-        return value.bit_generator.state
-    if isinstance(value, dict):
-        return {key: _written(key, one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_written(name, one) for one in value]
-    return _plain(name, value)
-
-
 def _restored(state: dict, name: str, new: Any) -> Any:
-    """Return what `_written` wrote as one entry of a state; arrays and learners are filled in place."""
-    given = entry(state, name)
+    """Return what `_plain` wrote as one entry of a state; arrays and learners are filled in place."""
+    given = _entry(state, name, dict if isinstance(new, Learner | dict) else object)
+    if new is None:
+        return given
+    if isinstance(new, int):
+        return as_size(name, given, least=0)
+    if isinstance(new, dict):
+        return {key: _restored(given, key, one) for key, one in new.items()}
+    if isinstance(new, list | tuple):
+        if not isinstance(given, list) or len(given) != len(new):
+            raise ValueError(
+                f"{name} must be a list of {len(new)} entries: got {given!r:.200}"
+            )
+        pairs = zip(given, new, strict=True)
+        return [_restored({name: one}, name, mine) for one, mine in pairs]
     if isinstance(new, Stateful):
-        found = type(new).from_state(entry(state, name, dict))
-        if repr(found) != repr(new):
-            raise ValueError(f"{name} must be that of {new}: got {found}")
-        return found
-    if isinstance(new, Learner):
-        new._restore(entry(state, name, dict))
+        new._restore(_entry(given, "learned", dict))
+    elif isinstance(new, Learner):
+        new._restore(given)
     elif isinstance(new, np.ndarray):
-        new[...] = array(state, name, new.shape, new.dtype)
-    elif isinstance(new, np.random.Generator):
+        new[...] = _array(name, given, new)
+    else:
         try:
             new.bit_generator.state = given
         except (TypeError, ValueError, KeyError) as error:
             raise ValueError(
                 f"{name} must hold states of generators: got {given!r:.200}"
             ) from error
-    elif isinstance(new, dict):
-        entries = entry(state, name, dict)
-        return {key: _restored(entries, key, one) for key, one in new.items()}
-    elif isinstance(new, list | tuple):
-        if not isinstance(given, list) or len(given) != len(new):
-            raise ValueError(
-                f"{name} must be a list of {len(new)} entries: got {given!r:.200}"
-            )
-        return [
-            _restored({name: one}, name, mine)
-            for one, mine in zip(given, new, strict=True)
-        ]
-    elif new is None:
-        return given
-    else:
-        return as_size(name, given, least=0)
     return new
 
 
-def _equal(value: object, default: object) -> bool:
-    if value is None or default is None:
-        return value is default
-    return value is default or bool(np.array_equal(value, default))
+def _array(name: str, given: object, like: NDArray) -> NDArray:
+    """Return an array of the shape and type of another, its numbers finite."""
+    array = np.asarray(given)
+    if array.shape != like.shape or array.dtype != like.dtype:
+        raise ValueError(
+            f"{name} must have shape {like.shape} and dtype {like.dtype}: "
+            f"got {array.shape} and {array.dtype}"
+        )
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite: got NaN or infinity")
+    return array
 
 
 def _short(value: object) -> str:

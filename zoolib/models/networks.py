@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -113,7 +112,6 @@ class MLP(nn.Module):
             self.weights.append(_uniform(generators, n_in, n_out, bound))
             self.biases.append(_uniform(generators, 1, n_out, bound))
         self.layers = list(zip(self.weights, self.biases, strict=True))
-        self._views: tuple[list[int], list[tuple[NDArray, NDArray]]] | None = None
 
     def forward(self, x: Tensor, masks: Sequence[Tensor] | None = None) -> Tensor:
         """Map inputs (..., n, in) to outputs (..., n, out).
@@ -156,7 +154,7 @@ class MLP(nn.Module):
         -------
         ndarray, shape (..., n, out), or (..., T, n, out) with masks
         """
-        layers = self._arrays()
+        layers = [(w.data.numpy(), b.data.numpy()) for w, b in self.layers]
         if at:
             layers = [(weight[at], bias[at]) for weight, bias in layers]
         if masks is not None:
@@ -173,22 +171,6 @@ class MLP(nn.Module):
                 x = x @ weight
                 x += bias
         return x
-
-    def _arrays(self) -> list[tuple[NDArray, NDArray]]:
-        """Return weights and biases as arrays that share their memory.
-
-        They are kept, for making them takes as long as a decision's products. When a parameter has moved
-        to other memory, they are made anew.
-        """
-        where = [parameter.data_ptr() for layer in self.layers for parameter in layer]
-        if self._views is None or self._views[0] != where:
-            arrays = [(w.data.numpy(), b.data.numpy()) for w, b in self.layers]
-            self._views = where, arrays
-        return self._views[1]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave the arrays out: a copy of the network must look at its own weights."""
-        return self.__dict__ | {"_views": None}
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

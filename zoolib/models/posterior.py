@@ -18,11 +18,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from zoolib._support.checks import as_finite, as_ids, as_positive, as_rate, as_size
+from zoolib._support.checks import (
+    as_array,
+    as_ids,
+    as_positive,
+    as_rate,
+    as_size,
+)
 from zoolib._support.state import Stateful
 
-# Rounding errors in A⁻¹ are largest after the first rows, which change it most, and add up afterwards. So it is
-# computed afresh after 1, 2, 4, 8, … updates, and whenever this many have been made.
+# Rounding errors in A⁻¹ are largest after a row that changes A a lot, and add up over many. So A⁻¹ is computed
+# afresh after a row that multiplies or divides the determinant of A by more than this,
+STEEP = 100
+# and whenever so many updates have been made.
 REFRESH_EVERY = 1000
 # Discounts fade the prior, too. Whenever they have shrunk A to this fraction,
 LEAST_FADED = 0.1
@@ -108,13 +116,11 @@ class RidgePosterior(Stateful):
             In (0, 1]: what the selected posteriors forget first, see `decay`. The others do not
             forget: a posterior's clock ticks when it learns.
         """
-        x = _finite("x", x, self._mean[at].shape, self.dtype)
-        reward = _finite("reward", reward, x.shape[:-1], self.dtype)
+        x = as_array("x", x, self._mean[at].shape, self.dtype)
+        reward = as_array("reward", reward, x.shape[:-1], self.dtype)
+        of_each = reward.shape if np.ndim(weight) else ()
+        weight = as_array("weight", weight, of_each, self.dtype)
         discount = as_rate("discount", discount)
-        if np.ndim(weight):
-            weight = _finite("weight", weight, reward.shape, self.dtype)
-        else:
-            weight = as_finite("weight", np.asarray(weight)[()])
         if np.min(weight) < 0:
             squared = np.vecdot(np.vecmat(x, self._A_inv[at]), x)
             if not np.all(weight * squared > -discount):
@@ -143,16 +149,17 @@ class RidgePosterior(Stateful):
         if discount != 1:
             self.decay(discount, at)
         u = np.matvec(self._A_inv[at], x)
-        gain = weight / (1 + weight * np.vecdot(x, u))
+        growth = 1 + weight * np.vecdot(x, u)  # of the determinant of A
+        gain = weight / growth
         error = reward - np.vecdot(x, self._mean[at])
         self._A_inv[at] -= outer(times(gain, u), u)
         self._mean[at] += times(gain * error, u)
         self._A[at] += outer(times(weight, x), x)
         self._b[at] += times(weight * reward, x)
         self._n_updates += 1
-        n = self._n_updates
-        if n % REFRESH_EVERY == 0 or n & (n - 1) == 0:  # a power of two
-            self._solve((), self._A, self._b)
+        steep = np.count_nonzero((growth > STEEP) | (growth < 1 / STEEP))
+        if steep or self._n_updates % REFRESH_EVERY == 0:
+            self._solve(at, self._A[at], self._b[at])
 
     def update_many(
         self, x: ArrayLike, reward: ArrayLike, which: ArrayLike | None = None
@@ -176,13 +183,10 @@ class RidgePosterior(Stateful):
             raise ValueError(
                 f"which must be given with one leading axis, and only then: got shape {self.shape}"
             )
-        n = len(x) if np.ndim(x) else "n"
-        x = _finite("x", x, (n, self.n_features), self.dtype)
-        reward = _finite("reward", reward, (n,), self.dtype)
-        which = np.zeros(n, int) if which is None else which
-        which = as_ids("which", which, *self.shape or [1])
-        if which.shape != reward.shape:
-            raise ValueError(f"which must have shape {reward.shape}: got {which.shape}")
+        x = as_array("x", x, ("n", self.n_features), self.dtype)
+        reward = as_array("reward", reward, x.shape[:1], self.dtype)
+        which = np.zeros(len(x), int) if which is None else which
+        which = as_ids("which", which, *self.shape or [1], reward.shape)
         taught, number = np.unique(which, return_inverse=True)
         at = (taught,) if self.shape else (None,)  # gives a single posterior an axis
         A, b = self._A[at].copy(), self._b[at].copy()
@@ -264,7 +268,7 @@ class RidgePosterior(Stateful):
         if mean is not None:
             shape = self._prior_mean[at].shape
             shape = shape[len(shape) - np.ndim(mean) :] or shape
-            self._prior_mean[at] = _finite("mean", mean, shape, self.dtype)
+            self._prior_mean[at] = as_array("mean", mean, shape, self.dtype)
         self._prior_ridge[at] = self._prior[at] = ridge
         self._factor[at] = 1
         ridge, mean = self._prior_ridge[at], self._prior_mean[at]
@@ -284,12 +288,11 @@ class RidgePosterior(Stateful):
         weight : array_like, shape (n,), optional
             How much each row counts, 0 or more; 1 if omitted.
         """
-        n = np.shape(x)[-2] if np.ndim(x) > 1 else "n"
-        x = _finite("x", x, (*self.shape, n, self.n_features), self.dtype)
-        reward = _finite("reward", reward, x.shape[:-1], self.dtype)
+        x = as_array("x", x, (*self.shape, "n", self.n_features), self.dtype)
+        reward = as_array("reward", reward, x.shape[:-1], self.dtype)
         weighted = x
         if weight is not None:
-            weight = _finite("weight", weight, (n,), self.dtype)
+            weight = as_array("weight", weight, x.shape[-2:-1], self.dtype)
             if (weight < 0).any():
                 raise ValueError(f"weight must be 0 or more: got {weight.min()}")
             weighted = weight[:, None] * x
@@ -360,15 +363,3 @@ def times(n: ArrayLike, v: NDArray) -> NDArray:
 def outer(v: NDArray, w: NDArray) -> NDArray:
     r"""Return :math:`v w^\top` of vectors (..., d), shape (..., d, d)."""
     return v[..., :, None] * w[..., None, :]
-
-
-def _finite(
-    name: str, value: ArrayLike, shape: tuple[object, ...], dtype: DTypeLike
-) -> NDArray:
-    """Return an array of numbers that fit and are finite."""
-    value = np.asarray(value, dtype)
-    if value.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}: got {value.shape}")
-    if not np.isfinite(value).all():
-        raise ValueError(f"{name} must be finite: got {value[~np.isfinite(value)][0]}")
-    return value

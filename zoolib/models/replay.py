@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from zoolib._support.checks import Seed, as_seeds, as_size
+from zoolib._support.checks import Seed, as_array, as_seeds, as_size
 from zoolib._support.generators import stream
 from zoolib._support.state import Learner
 
@@ -95,13 +95,20 @@ class ReplayBuffer(Learner):
         """
         at = (*self._every, self._added % self.capacity)
         lost = [column[at].copy() for column in self._columns]
+        given = {"x": x, "reward": reward}
+        if weight is not None:
+            given["weight"] = weight
+        row = [
+            as_array(name, value, old.shape, old.dtype)
+            for (name, value), old in zip(given.items(), lost, strict=True)
+        ]
 
-        def write(row: Sequence[ArrayLike], step: int) -> None:
+        def write(row: Sequence[NDArray], step: int) -> None:
             for column, value in zip(self._columns, row, strict=True):
                 column[at] = value
             self._added += step
 
-        write((x, reward) if weight is None else (x, reward, weight), 1)
+        write(row, 1)
         return lambda: write(lost, -1)
 
     def sample(self, n: int) -> list[NDArray]:

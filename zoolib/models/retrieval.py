@@ -25,14 +25,19 @@ import faiss
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._support.checks import as_ids, as_not_negative, as_one_of, as_size
+from zoolib._support.checks import (
+    as_array,
+    as_ids,
+    as_not_negative,
+    as_one_of,
+    as_size,
+)
 from zoolib.models.posterior import RidgePosterior
 
-KINDS = ("exact", "ivf", "ivf8")
+# What FAISS calls them.
+KINDS = {"exact": "IDMap,Flat", "ivf": "IVF{},Flat", "ivf8": "IVF{},SQ8"}
 # k-means learns its centres from so many products a cell; more change them little and take long.
 TRAINED_ON = 64
-# Inner products of entries below this stay finite in single precision.
-LARGEST_ENTRY = 1e15
 
 
 class ProductIndex:
@@ -84,26 +89,30 @@ class ProductIndex:
         self.kind = as_one_of("kind", kind, KINDS)
         self.n_threads = None if n_threads is None else as_size("n_threads", n_threads)
         seed = as_size("seed", seed, least=0)
-        table = _rows("embeddings", embeddings)
-        if table.ndim != 2 or not table.shape[1]:
+        table = as_array("embeddings", embeddings, ("n_products", "d"), np.float32)
+        n_products, self.n_features = len(table), as_size("d", table.shape[1])
+        self.n_cells = 1
+        if kind != "exact":
+            n_cells = isqrt(n_products) or 1 if n_cells is None else n_cells
+            self.n_cells = as_size("n_cells", n_cells, most=n_products)
+        elif not n_cells is n_probe is None:
             raise ValueError(
-                f"embeddings must have shape (n_products, d): got {table.shape}"
+                f"n_cells and n_probe must be omitted for kind 'exact': got {n_cells} and {n_probe}"
             )
-        self.n_features = table.shape[1]
-        if kind == "exact":
-            if not n_cells is n_probe is None:
-                raise ValueError(
-                    f"n_cells and n_probe must be omitted for kind 'exact': got {n_cells} and {n_probe}"
-                )
-            self.n_cells = self._n_probe = 1
-            self._index = faiss.IndexIDMap(faiss.IndexFlatIP(self.n_features))
-        else:
-            self.n_cells = _cells(n_cells, len(table))
-            self.n_probe = -(-self.n_cells // 8) if n_probe is None else n_probe
+        self.n_probe = -(-self.n_cells // 8) if n_probe is None else n_probe
+        self._index = faiss.index_factory(
+            self.n_features,
+            KINDS[kind].format(self.n_cells),
+            faiss.METRIC_INNER_PRODUCT,
+        )
+        if kind != "exact":
+            self._index.cp.seed = seed % 2**31  # FAISS keeps it in 32 bits
+            self._index.cp.max_points_per_centroid = TRAINED_ON
+            self._index.cp.min_points_per_centroid = 1  # few are allowed, silently
             with _threads(self.n_threads):
-                self._index = _inverted_file(table, self.n_cells, kind, seed)
+                self._index.train(table)
         # All products that ever came, as they came; and which of them are still held.
-        self._all, self._held = faiss.IndexFlatIP(self.n_features), np.zeros(0, bool)
+        self._table, self._held = table[:0], np.zeros(0, bool)
         self.add(table)
 
     def __len__(self) -> int:
@@ -122,12 +131,7 @@ class ProductIndex:
 
     @n_probe.setter
     def n_probe(self, value: int) -> None:
-        value = as_size("n_probe", value)
-        if value > self.n_cells:
-            raise ValueError(
-                f"n_probe must be at most the {self.n_cells} cells: got {value}"
-            )
-        self._n_probe = value
+        self._n_probe = as_size("n_probe", value, most=self.n_cells)
 
     def search(
         self, queries: ArrayLike, n: int
@@ -149,11 +153,8 @@ class ProductIndex:
             The products, best first, and their inner products: with ``"ivf8"`` those of the stored
             codes, which are near the true ones.
         """
-        table, n = _rows("queries", queries), self._number("n", n)
-        if table.shape[-1:] != (self.n_features,):
-            raise ValueError(
-                f"queries must have shape (..., {self.n_features}): got {table.shape}"
-            )
+        n = as_size("n", n, most=len(self))
+        table = as_array("queries", queries, (..., self.n_features), np.float32)
         flat = table.reshape(-1, self.n_features)
         with _threads(self.n_threads):
             scores, ids = self._found(flat, n, self._n_probe)
@@ -178,9 +179,9 @@ class ProductIndex:
             Shares in [0, 1]; an exact index has 1.
         """
         found = self.search(queries, n)[0]
-        flat, ids = _rows("queries", queries).reshape(-1, self.n_features), self.ids
-        exact = faiss.IndexFlatIP(self.n_features)
-        exact.add(self.embeddings(ids))
+        flat = np.asarray(queries, np.float32).reshape(-1, self.n_features)
+        exact, ids = faiss.IndexFlatIP(self.n_features), self.ids
+        exact.add(self._table[ids])
         with _threads(self.n_threads):
             best = ids[exact.search(flat, n)[1]]
         pairs = zip(found.reshape(-1, n), best, strict=True)
@@ -189,9 +190,7 @@ class ProductIndex:
 
     def embeddings(self, ids: ArrayLike) -> NDArray[np.float32]:
         """Return the embeddings, as they came, of products held: of ids (...), shape (..., d)."""
-        known = self._known(ids)
-        rows = self._all.reconstruct_batch(known.ravel())
-        return rows.reshape(*known.shape, self.n_features)
+        return self._table[self._known(ids)]
 
     def add(self, embeddings: ArrayLike) -> NDArray[np.int64]:
         """Take products in.
@@ -209,15 +208,11 @@ class ProductIndex:
         ndarray, shape (n,)
             Their ids, the next numbers: no id is ever used again.
         """
-        rows = _rows("embeddings", embeddings)
-        if rows.shape != (len(rows), self.n_features):
-            raise ValueError(
-                f"embeddings must have shape (n, {self.n_features}): got {rows.shape}"
-            )
+        rows = as_array("embeddings", embeddings, ("n", self.n_features), np.float32)
         ids = np.arange(len(self._held), len(self._held) + len(rows))
         with _threads(self.n_threads):
             self._index.add_with_ids(rows, ids)
-        self._all.add(rows)
+        self._table = np.concatenate((self._table, rows))
         self._held = np.append(self._held, np.ones(len(rows), bool))
         return ids
 
@@ -235,15 +230,6 @@ class ProductIndex:
         params = None if exact else faiss.SearchParametersIVF(nprobe=n_probe)
         return self._index.search(queries, n, params=params)
 
-    def _number(self, name: str, n: int) -> int:
-        """Return a number of products to find, none more than there are."""
-        n = as_size(name, n)
-        if n > len(self):
-            raise ValueError(
-                f"{name} must be at most the {len(self)} products that the index holds: got {n}"
-            )
-        return n
-
     def _known(self, ids: ArrayLike) -> NDArray[np.int64]:
         """Return ids, each of a product held."""
         known = as_ids("ids", ids, len(self._held))
@@ -253,48 +239,6 @@ class ProductIndex:
                 f"ids must be of products held: got {gone.flat[0]}, removed"
             )
         return known
-
-
-def _inverted_file(
-    table: NDArray[np.float32], n_cells: int, kind: str, seed: int
-) -> faiss.IndexIVF:
-    """Return an inverted file without products, its cells learnt from a sample of the table."""
-    d, product = table.shape[1], faiss.METRIC_INNER_PRODUCT
-    centres = faiss.IndexFlatIP(d)
-    if kind == "ivf":
-        index = faiss.IndexIVFFlat(centres, d, n_cells, product)
-    else:
-        # What is coded is the difference to the cell's centre, a unit vector: for embeddings of about
-        # unit length a smaller range for the same 256 steps.
-        code = faiss.ScalarQuantizer.QT_8bit
-        index = faiss.IndexIVFScalarQuantizer(centres, d, n_cells, code, product, True)
-    index.cp.seed = seed % 2**31  # FAISS keeps it in 32 bits
-    index.cp.max_points_per_centroid = TRAINED_ON
-    index.cp.min_points_per_centroid = 1  # silence: few products a cell are allowed
-    index.train(table)
-    return index
-
-
-def _cells(n_cells: int | None, n_products: int) -> int:
-    """Return a number of cells, none more than there are products to fill them."""
-    n_cells = isqrt(n_products) or 1 if n_cells is None else as_size("n_cells", n_cells)
-    if n_cells > n_products:
-        raise ValueError(
-            f"n_cells must be at most the {n_products} products: got {n_cells}"
-        )
-    return n_cells
-
-
-def _rows(name: str, value: ArrayLike) -> NDArray[np.float32]:
-    """Return a copy of `value` in FAISS's type, its numbers finite and small enough to multiply."""
-    with np.errstate(over="ignore"):  # what overflows is infinite, and refused below
-        rows = np.array(value, np.float32, order="C")
-    wrong = ~(np.abs(rows) < LARGEST_ENTRY)  # true for NaN, too
-    if wrong.any():
-        raise ValueError(
-            f"{name} must be finite and below {LARGEST_ENTRY:.0e} in size: got {rows[wrong][0]}"
-        )
-    return rows
 
 
 @contextmanager
@@ -346,22 +290,16 @@ def two_stage(
         :math:`\lceil n / m \rceil` candidates; one that several bring counts once.
     """
     alpha = as_not_negative("alpha", alpha)
-    n, d = index._number("n_candidates", n_candidates), index.n_features
+    n, d = as_size("n_candidates", n_candidates, most=len(index)), index.n_features
     if posterior.shape or posterior.n_features != d:
         raise ValueError(
             f"posterior must be one model of {d} features: "
             f"got shape {posterior.shape} and {posterior.n_features} features"
         )
-    u = _rows("visitor", visitor)
-    if u.shape != (d,):
-        raise ValueError(f"visitor must have shape ({d},): got {u.shape}")
-    weights = posterior.mean if weights is None else weights
-    theta = np.atleast_2d(_rows("weights", weights))
-    m = len(theta)
-    if theta.shape != (m, d) or not 1 <= m <= n:
-        raise ValueError(
-            f"weights must have shape (m, {d}) with m from 1 to {n}: got {theta.shape}"
-        )
+    u = as_array("visitor", visitor, (d,), np.float32)
+    weights = np.atleast_2d(posterior.mean if weights is None else weights)
+    theta = as_array("weights", weights, ("m", d), np.float32)
+    m = as_size("m, the number of weights,", len(theta), most=n)
     ids, _ = index.search(u * theta, -(-n // m))
     candidates = np.unique(ids)
     rows = u * index.embeddings(candidates).astype(posterior.dtype)

@@ -175,14 +175,11 @@ class ZooplusSimulator:
         if self.rich:  # drawn last: the same seed gives the same shop without
             for table, columns in ((self.products, QUALITIES), (self.users, WISHES)):
                 table[list(columns)] = self.rng.random((len(table), len(columns)))
-        self._read_catalogue()
+        self.category_of_product = _codes(self.products["category"], self.categories)
 
     def __repr__(self) -> str:
         sizes = f"n_products={self.n_products}, n_users={self.n_users}"
         return f"ZooplusSimulator({sizes}, seed={self.seed}, rich={self.rich})"
-
-    def _read_catalogue(self) -> None:
-        self.category_of_product = _codes(self.products["category"], self.categories)
 
     def _draw_catalogue(self) -> pd.DataFrame:
         each, rest = divmod(self.n_products, len(self.categories))
@@ -266,7 +263,7 @@ class ZooplusSimulator:
         if self.rich:
             qualities = self.rng.random((n, len(QUALITIES)))
             self.products.loc[shelves, list(QUALITIES)] = qualities
-        self._read_catalogue()
+        self.category_of_product = _codes(self.products["category"], self.categories)
         return shelves
 
     def apply_shock(self, shock: MarketShock) -> None:
