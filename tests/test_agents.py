@@ -22,7 +22,6 @@ from zoolib.agents import (
     RandomAgent,
     RevealedContext,
     StaticAgent,
-    base,
 )
 
 NAN, INF = float("nan"), float("inf")
@@ -315,11 +314,11 @@ def test_every_arm_finds_its_own_features_among_the_rows(data):
 def test_the_grouping_of_the_last_visitor_is_used_again(monkeypatch):
     grouped = []
 
-    def group(features, group=base._group):
+    def group(agent, features, group=Agent._group):
         grouped.append(features)
-        return group(features)
+        return group(agent, features)
 
-    monkeypatch.setattr(base, "_group", group)
+    monkeypatch.setattr(Agent, "_group", group)
     agent = LinUCBAgent(4, 2, shared=True)
     for step in range(5):
         x = normal(step, 2, 2)
@@ -621,20 +620,20 @@ def assert_refused(agent, arguments, error, word):
     [
         ({"arm": 3}, ValueError, "arm.*0 … 2.*3"),
         ({"arm": -1}, ValueError, "arm.*-1"),
-        ({"arm": 1.0}, TypeError, r"arm.*1\.0"),
+        ({"arm": 1.0}, TypeError, "arm.*float64"),
         ({"arm": np.float64(1)}, TypeError, "arm"),
-        ({"arm": True}, TypeError, "arm.*True"),
-        ({"arm": np.True_}, TypeError, "arm.*True"),
-        ({"arm": "1"}, TypeError, "arm.*'1'"),
-        ({"arm": None}, TypeError, "arm.*None"),
+        ({"arm": True}, TypeError, "arm.*bool"),
+        ({"arm": np.True_}, TypeError, "arm.*bool"),
+        ({"arm": "1"}, TypeError, "arm.*<U1"),
+        ({"arm": None}, TypeError, "arm.*object"),
         ({"arm": [1]}, (TypeError, ValueError), "arm"),
         ({"arm": np.array([1])}, (TypeError, ValueError), "arm"),
-        ({"reward": NAN}, ValueError, "reward.*finite.*nan"),
-        ({"reward": -INF}, ValueError, "reward.*finite.*-inf"),
-        ({"reward": "1"}, TypeError, "reward.*'1'"),
-        ({"reward": None}, TypeError, "reward.*None"),
+        ({"reward": NAN}, ValueError, "reward.*finite.*NaN"),
+        ({"reward": -INF}, ValueError, "reward.*finite.*infinity"),
+        ({"reward": "1"}, TypeError, "reward.*<U1"),
+        ({"reward": None}, TypeError, "reward.*object"),
         ({"reward": [1.0]}, (TypeError, ValueError), "reward"),
-        ({"reward": 1j}, TypeError, "reward.*1j"),
+        ({"reward": 1j}, TypeError, "reward.*complex"),
         ({"context": Context(0, np.ones((2, 2)))}, ValueError, r"context\.features"),
         ({"context": Context(0, np.ones((4, 2)))}, ValueError, r"context\.features"),
         ({"context": Context(0, np.ones((3, 1)))}, ValueError, r"context\.features"),
@@ -1002,7 +1001,6 @@ def test_propensities_of_a_neural_thompson_agent_are_estimated(n_worlds):
     assert (masked[~allowed] == 0).all()
     assert np.allclose(masked.sum(axis=-1), 1)
     sure = NeuralLinearAgent(4, 3, 0.5, **options)
-    assert sure.n_draws == 1
     assert set(sure.propensities(context).ravel()) == {0.0, 1.0}
 
 

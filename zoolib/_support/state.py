@@ -31,7 +31,6 @@ class Learner:
 
     `_learns` names the attributes that hold what was learnt, beside those of the parent classes: arrays,
     counts, generators, learners, and lists and dicts of these. In a state they have no underscore in front.
-    An attribute that is None in a new object is taken from the state as it is.
     """
 
     _learns: ClassVar[tuple[str, ...]] = ()
@@ -283,8 +282,6 @@ def _restored(state: dict, name: str, new: Any) -> Any:
             _restored({name: one}, name, mine)
             for one, mine in zip(given, new, strict=True)
         ]
-    elif new is None:
-        return given
     else:
         return as_size(name, given, least=0)
     return new

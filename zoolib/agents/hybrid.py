@@ -70,7 +70,7 @@ class HybridLinUCBAgent(Agent):
         seed: Seed | Sequence[Seed] = 0,
     ) -> None:
         super().__init__(n_arms, n_worlds, seed, as_size("n_features", n_features))
-        self.own = as_ids("own", own, self.n_features)
+        self.own = as_ids("own", own, self.n_features).copy()
         if not (self.own.ndim == 1 and len(np.unique(self.own)) == self.own.size > 0):
             raise ValueError(f"own must name different columns: got {own}")
         self.alpha = as_not_negative("alpha", alpha)
