@@ -33,8 +33,6 @@ class Context:
     (3, 3)
     """
 
-    __slots__ = ("features", "user_id")
-
     def __init__(self, user_id: ArrayLike, features: ArrayLike) -> None:
         features, user_id = as_array("features", features), np.asarray(user_id)
         if user_id.dtype.kind not in "iu":
@@ -50,9 +48,10 @@ class Context:
 
     def of_world(self, w: int) -> Context:
         """Return what one of the worlds shows, without the worlds axis."""
-        # Without the checks, which all worlds have passed.
-        one = object.__new__(Context)
-        one.user_id, one.features = np.asarray(self.user_id[w]), self.features[w]
+        one = object.__new__(
+            type(self)
+        )  # without the checks, which all worlds have passed
+        vars(one).update({name: array[w, ...] for name, array in vars(self).items()})
         return one
 
 
@@ -236,6 +235,11 @@ class Agent(Stateful):
     def _at(self, arms: NDArray[np.int64]) -> tuple[NDArray, ...]:
         """Return the index of several arms, (n,) or (W, n), in arrays (K, …) or (W, K, …)."""
         return (*(world[:, None] for world in self._worlds), arms)
+
+    def _normals(self, n: int, size: int) -> NDArray[np.float64]:
+        """Return n times `size` standard normal numbers for each world, the axis of worlds in between."""
+        drawn = self._uniforms.normals(n * size)
+        return np.moveaxis(drawn.reshape(*drawn.shape[:-1], n, size), -2, 0)
 
     def _best(self, scores: NDArray, uniform: NDArray) -> int | NDArray[np.int64]:
         """Return the arm of highest score (..., K); a uniform number (...) decides between ties."""

@@ -37,18 +37,14 @@ class EnsembleAgent(NeuralAgent):
 
     Parameters
     ----------
-    n_arms, n_features, n_worlds
-        As for `NeuralAgent`.
     alpha : float, default 1.0
         Weight of the members' standard deviation with ``policy="ucb"``, 0 or more.
     n_members : int, default 10
         Number of networks M per world. A single one is greedy: nobody disagrees with it.
-    hidden : sequence of int, default (64,)
-        Widths of the hidden layers.
     policy : {"ucb", "thompson"}, default "ucb"
         Score by the members' mean plus `alpha` times their standard deviation, or by one member, drawn
         anew at every visit.
-    train_every, n_batches, batch_size, buffer_size, learning_rate, optimiser, seed, network_seed, dtype
+    others
         As for `NeuralAgent`. All members share a batch; each weighs its rows by its counts.
 
     Attributes
@@ -129,20 +125,18 @@ class MCDropoutAgent(NeuralAgent):
 
     Parameters
     ----------
-    n_arms, n_features, n_worlds
-        As for `NeuralAgent`.
     alpha : float, default 1.0
         Weight of the sub-networks' standard deviation with ``policy="ucb"``, 0 or more.
     dropout : float, default 0.1
         p, at least 0 and below 1.
     n_masks : int, default 20
-        Number T of sub-networks in a decision; with ``policy="thompson"`` only `propensities` needs it.
+        Number T of sub-networks in a decision with ``policy="ucb"``.
     hidden : sequence of int, default (64,)
         Widths of the hidden layers, at least one: dropout follows each of them.
     policy : {"ucb", "thompson"}, default "ucb"
         Score by the mean of T sub-networks plus `alpha` times their standard deviation, or by one
         sub-network, drawn anew at every visit.
-    train_every, n_batches, batch_size, buffer_size, learning_rate, optimiser, seed, network_seed, dtype
+    others
         As for `NeuralAgent`.
 
     Examples

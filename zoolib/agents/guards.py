@@ -7,6 +7,7 @@ caps".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -96,10 +97,10 @@ class GuardedAgent(Agent):
     @property
     def exposure(self) -> NDArray[np.int64]:
         """Recent visits of each segment that went to each group, shape (n_segments, n_groups) behind W."""
-        visits = np.zeros((*self._shape[:-1], *self._n_of_each), int)
+        shape = (*self._shape[:-1], *self._n_of_each)
         segment, group = self._recent[: self._n_recent].swapaxes(0, 1)
-        np.add.at(visits, (*self._worlds, segment, group), 1)
-        return visits
+        cells = np.ravel_multi_index((*self._worlds, segment, group), shape)
+        return np.bincount(cells.ravel(), minlength=math.prod(shape)).reshape(shape)
 
     def allowed(self, context: Context) -> NDArray[np.bool_]:
         """Tell which arms the caps leave for this visitor, shape (n_arms,) or (W, n_arms)."""

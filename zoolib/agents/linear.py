@@ -361,11 +361,6 @@ class LinTSAgent(LinearAgent):
         normals = self._normals(n, self.n_arms).astype(width.dtype)
         return prediction + self.alpha * width * normals
 
-    def _normals(self, n: int, size: int) -> NDArray[np.float64]:
-        """Return n times `size` standard normal numbers for each world, the axis of worlds in between."""
-        drawn = self._uniforms.normals(n * size)
-        return np.moveaxis(drawn.reshape(*drawn.shape[:-1], n, size), -2, 0)
-
 
 @dataclass(eq=False, repr=False)
 class EpsilonGreedyAgent(LinearAgent):

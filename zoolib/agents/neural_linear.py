@@ -51,8 +51,6 @@ class NeuralLinearAgent(NeuralAgent):
 
     Parameters
     ----------
-    n_arms, n_features, n_worlds
-        As for `NeuralAgent`.
     alpha : float, default 0.3
         Weight of the uncertainty, 0 or more; with ``policy="thompson"`` the standard deviation of
         the noise in the draws.
@@ -77,7 +75,7 @@ class NeuralLinearAgent(NeuralAgent):
         What A and b are multiplied by before each reward; a rebuild weighs old rows as little.
     policy : {"ucb", "thompson"}, default "ucb"
         Add the uncertainty to the prediction, or draw one :math:`\theta` per visit from the posterior.
-    train_every, n_batches, batch_size, buffer_size, learning_rate, optimiser, seed, network_seed, dtype
+    others
         As for `NeuralAgent`.
 
     Attributes
@@ -141,11 +139,9 @@ class NeuralLinearAgent(NeuralAgent):
 
     def draw_rows(self, x: NDArray, n_draws: int) -> NDArray:
         """Predict rows by draws of the weights; returns shape (n_draws, n) or (n_draws, W, n)."""
-        z, d = self.embed(x), self.posterior.n_features
-        normals = self._uniforms.normals(n_draws * d)
-        normals = normals.reshape(*self._shape[:-1], n_draws, d)
-        theta = self.posterior.sample(np.moveaxis(normals, -2, 0), self.alpha)
-        return np.matvec(z, theta)
+        z = self.embed(x)
+        normals = self._normals(n_draws, self.posterior.n_features)
+        return np.matvec(z, self.posterior.sample(normals, self.alpha))
 
     def train(self) -> None:
         """See `NeuralAgent.train`; with ``rebuild=True`` also rebuild the posterior from the newest rows."""
@@ -207,7 +203,7 @@ class NeuralLinearAgent(NeuralAgent):
     def predict(self, x: Tensor) -> Tensor:
         """Predict the rewards of rows (..., n, d) for training; returns shape (..., n)."""
         if self.head == "explicit":
-            return self.network(x)[..., 0]
+            return super().predict(x)
         theta = torch.from_numpy(self.posterior.mean.astype(self.dtype))
         z = self.network.body(x)
         if self.joined:

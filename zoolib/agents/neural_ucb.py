@@ -226,21 +226,17 @@ class NeuralUCBAgent(NeuralAgent):
 
     Parameters
     ----------
-    n_arms, n_features, n_worlds
-        As for `NeuralAgent`.
     alpha : float, default 0.1
         Weight of the uncertainty, 0 or more; the paper's :math:`\gamma`.
     ridge : float, default 1.0
         :math:`\lambda > 0`, weight of the prior. In float32 rounding errors grow as it shrinks.
-    hidden : sequence of int, default (64,)
-        Widths of the layers between features and output.
     jacobian : {"closed", "vmap", "backward"}, default "closed"
         How gradients are computed: by matrix products, by mapping over rows, or by one backward pass per
         row. The numbers are the same.
     inverse : {"updated", "recomputed", "diagonal"}, default "updated"
         What is kept of A: see `UpdatedInverse`, `RecomputedInverse`, `DiagonalInverse`. The first two
         give the same numbers, the third an approximation.
-    train_every, n_batches, batch_size, buffer_size, learning_rate, optimiser, seed, network_seed, dtype
+    others
         As for `NeuralAgent`.
 
     Attributes
