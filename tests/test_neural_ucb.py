@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from zoolib import run_experiment
-from zoolib._support.state import from_bytes, to_bytes
 from zoolib._support.threads import one_thread
 from zoolib.agents import neural_ucb
-from zoolib.agents.base import Agent, Context
+from zoolib.agents.base import Context
 from zoolib.agents.neural_ucb import (
     INVERSES,
     JACOBIANS,
@@ -222,22 +220,6 @@ def test_every_way_scores_the_same_after_a_thousand_updates(dtype, tolerance):
     assert abs(matrices_of(agents[0])[0] - start[0]).max() > 0.1  # it has trained
 
 
-def test_worlds_in_step_are_worlds_alone():
-    seeds, n_worlds = [11, 5, 2], 3
-    for options in ({}, {"inverse": "recomputed"}, {"inverse": "diagonal"}):
-        together = make(n_worlds, seed=seeds, **options)
-        alone = [make(seed=seed, **options) for seed in seeds]
-        for context, arm, reward in visits(40, n_worlds):
-            scores = together.scores(context)
-            chosen = together.select(context)
-            together.update(context, arm, reward)
-            for w, agent in enumerate(alone):
-                mine = context.of_world(w)
-                assert np.allclose(agent.scores(mine), scores[w], rtol=1e-10, atol=0)
-                assert agent.select(mine) == chosen[w]
-                agent.update(mine, int(arm[w]), float(reward[w]))
-
-
 def test_a_matrix_too_large_is_refused_before_it_is_made():
     # The network alone would take 44 GB.
     with pytest.raises(MemoryError) as error:
@@ -287,18 +269,6 @@ def test_a_failure_leaves_no_trace(inverse, n_updates, dtype):
     assert agent.n_updates == n_updates
     agent.update(context, arm, reward)
     assert not same(before, numbers_of(agent))
-
-
-@pytest.mark.parametrize("n_worlds", [None, 2])
-def test_a_loss_that_is_not_finite_leaves_no_trace(n_worlds):
-    agent = played(make(n_worlds), 13)
-    ((context, arm, reward),) = visits(1, n_worlds, seed=8)
-    before, scores = numbers_of(agent), agent.scores(context)
-    agent.losses = lambda x, reward: NeuralUCBAgent.losses(agent, x, reward) * np.inf
-    with pytest.raises(FloatingPointError, match="losses"):
-        agent.update(context, arm, reward)
-    assert same(before, numbers_of(agent))
-    assert (agent.scores(context) == scores).all()
 
 
 def test_an_inverse_worn_out_by_rounding_is_said_and_not_used():
@@ -352,28 +322,6 @@ def test_new_luck_before_the_first_update_starts_afresh():
     assert same(numbers_of(copied), before)
 
 
-def test_a_copy_shares_nothing():
-    agent = played(make(), 10)
-    before = numbers_of(agent)
-    played(copy.deepcopy(agent), 10)
-    assert same(before, numbers_of(agent))
-
-
-def test_a_history_repeats_and_does_not_depend_on_who_plays_beside():
-    options = {"train_every": 10, "batch_size": 8, "hidden": (6,), "dtype": np.float64}
-    agent = NeuralUCBAgent(50, 9, **options)
-    together = NeuralUCBAgent(50, 9, n_worlds=2, **options)
-    plays = [
-        run_experiment({"ucb": one}, seeds, 60, progress=False)
-        for one, seeds in ((agent, [7, 1]), (agent, [7, 1]), (together, [7, 1]))
-    ]
-    for play in plays[1:]:
-        assert (play.arm == plays[0].arm).all()
-        assert (play.reward == plays[0].reward).all()
-    other = run_experiment({"ucb": agent}, [8, 2], 60, progress=False)
-    assert (other.arm != plays[0].arm).any()
-
-
 @pytest.mark.parametrize("options", [{}, {"inverse": "diagonal"}])
 def test_it_finds_the_better_of_two_arms(options):
     rng = np.random.default_rng(0)
@@ -418,20 +366,6 @@ def test_the_default_is_the_cheapest_exact_form():
     assert isinstance(agent.uncertainty, UpdatedInverse)
 
 
-@pytest.mark.parametrize("inverse", INVERSES)
-@pytest.mark.parametrize("n_worlds", [None, 2])
-def test_a_restored_agent_goes_on_as_the_one_it_was_made_from(inverse, n_worlds):
-    agent = played(make(n_worlds, inverse=inverse, dtype=np.float32), 20)
-    twin = Agent.from_state(from_bytes(to_bytes(agent.state())))
-    assert isinstance(twin, NeuralUCBAgent)
-    assert repr(twin) == repr(agent)
-    for visit in visits(15, n_worlds, seed=9):
-        assert np.array_equal(agent.scores(visit[0]), twin.scores(visit[0]))
-        for one in (agent, twin):
-            one.update(*visit)
-    assert to_bytes(agent.state()) == to_bytes(twin.state())
-
-
 def test_an_uncertainty_that_does_not_fit_is_refused():
     state = played(make(), 10).state()
     learned = state["learned"] | {"uncertainty": np.eye(3)}
@@ -441,14 +375,3 @@ def test_an_uncertainty_that_does_not_fit_is_refused():
     assert repr(agent) == (
         "NeuralUCBAgent(n_arms=3, n_features=2, hidden=(4,), seed=2, inverse='diagonal')"
     )
-
-
-@pytest.mark.parametrize("inverse", INVERSES)
-def test_it_trains_when_it_is_told_to(inverse):
-    asked, scheduled = (make(inverse=inverse, train_every=n) for n in (None, 14))
-    before = matrices_of(asked)
-    for one in (asked, scheduled):
-        played(one, 14)
-    assert np.array_equal(matrices_of(asked)[0], before[0])
-    asked.train()
-    assert same(numbers_of(asked), numbers_of(scheduled))

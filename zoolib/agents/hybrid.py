@@ -74,7 +74,9 @@ class HybridLinUCBAgent(Agent):
         super().__init__(self.n_arms, self.n_worlds, self.seed, n_features)
         self.own = as_ids("own", self.own, n_features).copy()
         if not (self.own.ndim == 1 and len(np.unique(self.own)) == self.own.size > 0):
-            raise ValueError(f"own must name different columns: got {self.own}")
+            raise ValueError(
+                f"own must name different columns: got {self.own.tolist()}"
+            )
         self.alpha = as_not_negative("alpha", self.alpha)
         self.common = RidgePosterior(n_features, self.ridge, self._shape[:-1])
         self.single = RidgePosterior(len(self.own), self.ridge, self._shape)
