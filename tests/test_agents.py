@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from zoolib import FeatureEngineer, ZooplusSimulator
+from zoolib import FeatureEngineer, ZooplusSimulator, greedy
 from zoolib._support.generators import Uniforms, stream
 from zoolib._support.state import Stateful, from_bytes, to_bytes
 from zoolib.agents import (
@@ -1034,6 +1034,8 @@ def test_no_world_may_be_left_without_an_arm():
 
 
 def test_propensities_need_the_context_of_the_agent():
+    with pytest.raises(ValueError, match="n_draws must be at least 1: got 0"):
+        RandomAgent(3).propensities(bare(3), n_draws=0)
     with pytest.raises(ValueError, match=r"context\.features.*\(4, 'd'\).*\(3, 1\)"):
         RandomAgent(4).propensities(bare(3))
 
@@ -1284,6 +1286,7 @@ def test_propensities_of_draws_are_those_of_one_draw_after_the_other(shared, n_w
     context, allowed = Context(np.zeros(lead, int), features), np.arange(5) != 2
     allowed = np.broadcast_to(allowed, (*lead, 5))
     found = at_once.propensities(context, allowed)
-    expected = Agent.propensities(in_turn, context, allowed)
+    drawn = np.array([in_turn.scores(context) for _ in range(100)])
+    expected = greedy(np.where(allowed, drawn, -INF)).mean(axis=0)
     assert np.allclose(found, expected, rtol=0, atol=1e-12)
     assert (at_once.scores(context) == in_turn.scores(context)).all()

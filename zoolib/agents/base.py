@@ -60,7 +60,8 @@ class Agent(Stateful):
 
     A family adds `scores`; if it draws them at random, `draws`; and if it learns, `learn`. It names in
     `_learns` the attributes that change, and keeps each argument of its constructor as an attribute of the
-    same name: `repr`, `state` and `save` rely on both.
+    same name: `repr`, `state` and `save` rely on both. The library's families are dataclasses, so that
+    settings are inherited; `__post_init__` checks them.
 
     Parameters
     ----------
