@@ -48,9 +48,8 @@ class Context:
 
     def of_world(self, w: int) -> Context:
         """Return what one of the worlds shows, without the worlds axis."""
-        one = object.__new__(
-            type(self)
-        )  # without the checks, which all worlds have passed
+        # Without the checks, which all worlds have passed.
+        one = object.__new__(type(self))
         vars(one).update({name: array[w, ...] for name, array in vars(self).items()})
         return one
 
@@ -121,8 +120,8 @@ class Agent(Stateful):
     def draws(self, context: Context, n: int) -> NDArray:
         """Return n draws of the scores, shape (n, n_arms) or (n, W, n_arms).
 
-        If few scores are possible, it returns each of them as often as the others instead: here the only
-        ones.
+        Where they can come out in a few ways only, each equally likely, all of these are returned instead:
+        here the only one.
         """
         return self.scores(context)[None]
 

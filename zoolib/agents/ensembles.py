@@ -98,7 +98,7 @@ class EnsembleAgent(NeuralAgent):
         return self.network.evaluate(x, at=(*self._worlds, drawn))[..., 0]
 
     def draw_rows(self, x: NDArray, n_draws: int) -> NDArray:
-        """Return the predictions of all members, each of which a visit asks as often as the others."""
+        """Return the predictions of all members, of which each visit asks one: shape (M, n) or (M, W, n)."""
         return np.moveaxis(self.members(x), -2, 0)
 
     def remember(self, x: NDArray, reward: ArrayLike) -> Callable[[], None]:
