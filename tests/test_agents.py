@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from zoolib import FeatureEngineer, ZooplusSimulator
+from zoolib import FeatureEngineer, ZooplusSimulator, greedy
 from zoolib._support.generators import Uniforms, stream
 from zoolib._support.state import Stateful, from_bytes, to_bytes
 from zoolib.agents import (
@@ -22,7 +22,6 @@ from zoolib.agents import (
     RandomAgent,
     RevealedContext,
     StaticAgent,
-    base,
 )
 
 NAN, INF = float("nan"), float("inf")
@@ -315,11 +314,11 @@ def test_every_arm_finds_its_own_features_among_the_rows(data):
 def test_the_grouping_of_the_last_visitor_is_used_again(monkeypatch):
     grouped = []
 
-    def group(features, group=base._group):
+    def group(agent, features, group=Agent._group):
         grouped.append(features)
-        return group(features)
+        return group(agent, features)
 
-    monkeypatch.setattr(base, "_group", group)
+    monkeypatch.setattr(Agent, "_group", group)
     agent = LinUCBAgent(4, 2, shared=True)
     for step in range(5):
         x = normal(step, 2, 2)
@@ -621,20 +620,20 @@ def assert_refused(agent, arguments, error, word):
     [
         ({"arm": 3}, ValueError, "arm.*0 … 2.*3"),
         ({"arm": -1}, ValueError, "arm.*-1"),
-        ({"arm": 1.0}, TypeError, r"arm.*1\.0"),
+        ({"arm": 1.0}, TypeError, "arm.*float64"),
         ({"arm": np.float64(1)}, TypeError, "arm"),
-        ({"arm": True}, TypeError, "arm.*True"),
-        ({"arm": np.True_}, TypeError, "arm.*True"),
-        ({"arm": "1"}, TypeError, "arm.*'1'"),
-        ({"arm": None}, TypeError, "arm.*None"),
+        ({"arm": True}, TypeError, "arm.*bool"),
+        ({"arm": np.True_}, TypeError, "arm.*bool"),
+        ({"arm": "1"}, TypeError, "arm.*<U1"),
+        ({"arm": None}, TypeError, "arm.*object"),
         ({"arm": [1]}, (TypeError, ValueError), "arm"),
         ({"arm": np.array([1])}, (TypeError, ValueError), "arm"),
-        ({"reward": NAN}, ValueError, "reward.*finite.*nan"),
-        ({"reward": -INF}, ValueError, "reward.*finite.*-inf"),
-        ({"reward": "1"}, TypeError, "reward.*'1'"),
-        ({"reward": None}, TypeError, "reward.*None"),
+        ({"reward": NAN}, ValueError, "reward.*finite.*NaN"),
+        ({"reward": -INF}, ValueError, "reward.*finite.*infinity"),
+        ({"reward": "1"}, TypeError, "reward.*<U1"),
+        ({"reward": None}, TypeError, "reward.*object"),
         ({"reward": [1.0]}, (TypeError, ValueError), "reward"),
-        ({"reward": 1j}, TypeError, "reward.*1j"),
+        ({"reward": 1j}, TypeError, "reward.*complex"),
         ({"context": Context(0, np.ones((2, 2)))}, ValueError, r"context\.features"),
         ({"context": Context(0, np.ones((4, 2)))}, ValueError, r"context\.features"),
         ({"context": Context(0, np.ones((3, 1)))}, ValueError, r"context\.features"),
@@ -1002,7 +1001,6 @@ def test_propensities_of_a_neural_thompson_agent_are_estimated(n_worlds):
     assert (masked[~allowed] == 0).all()
     assert np.allclose(masked.sum(axis=-1), 1)
     sure = NeuralLinearAgent(4, 3, 0.5, **options)
-    assert sure.n_draws == 1
     assert set(sure.propensities(context).ravel()) == {0.0, 1.0}
 
 
@@ -1036,6 +1034,8 @@ def test_no_world_may_be_left_without_an_arm():
 
 
 def test_propensities_need_the_context_of_the_agent():
+    with pytest.raises(ValueError, match="n_draws must be at least 1: got 0"):
+        RandomAgent(3).propensities(bare(3), n_draws=0)
     with pytest.raises(ValueError, match=r"context\.features.*\(4, 'd'\).*\(3, 1\)"):
         RandomAgent(4).propensities(bare(3))
 
@@ -1284,6 +1284,7 @@ def test_propensities_of_draws_are_those_of_one_draw_after_the_other(shared, n_w
     context, allowed = Context(np.zeros(lead, int), features), np.arange(5) != 2
     allowed = np.broadcast_to(allowed, (*lead, 5))
     found = at_once.propensities(context, allowed)
-    expected = Agent.propensities(in_turn, context, allowed)
+    drawn = np.array([in_turn.scores(context) for _ in range(100)])
+    expected = greedy(np.where(allowed, drawn, -INF)).mean(axis=0)
     assert np.allclose(found, expected, rtol=0, atol=1e-12)
     assert (at_once.scores(context) == in_turn.scores(context)).all()

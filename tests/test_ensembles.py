@@ -1,81 +1,34 @@
-import copy
 from itertools import product
 
 import numpy as np
 import pytest
 import torch
 
-from zoolib import ZooplusSimulator, run_experiment
+from tests.neural import (
+    ALPHA,
+    D,
+    K,
+    M,
+    T,
+    agent_for,
+    state_of,
+    trained,
+    visit,
+    weights_of,
+    worlds_of,
+)
+from tests.neural import KINDS as EVERY_KIND
 from zoolib._support.generators import stream
-from zoolib._support.state import from_bytes, to_bytes
-from zoolib.agents import Agent, Context, RandomAgent
+from zoolib.agents import Agent, Context
 from zoolib.agents.ensembles import EnsembleAgent, MCDropoutAgent
 from zoolib.models.networks import MLP, seeded
 
-NAN, INF = float("nan"), float("inf")
-K, D, M, T, WEIGHT = 6, 3, 3, 4, 0.7
-SMALL = {"hidden": (5,), "train_every": 5, "batch_size": 8, "dtype": np.float64}
-KINDS = {
-    "ensemble": (EnsembleAgent, {"n_members": M}),
-    "ensemble, thompson": (EnsembleAgent, {"n_members": M, "policy": "thompson"}),
-    "dropout": (MCDropoutAgent, {"dropout": 0.3, "n_masks": T}),
-    "dropout, thompson": (
-        MCDropoutAgent,
-        {"dropout": 0.3, "n_masks": T, "policy": "thompson"},
-    ),
-}
-EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
-
-
-def agent_for(kind, n_worlds=None, **options):
-    family, mine = KINDS[kind]
-    return family(K, D, WEIGHT, n_worlds, **(SMALL | mine | options))
-
-
-def visit(step, *worlds):
-    """A context with lookalikes, an arm and a reward that depends on both and on luck."""
-    rng = np.random.default_rng([step, 99])
-    features = rng.normal(size=(*worlds, K - 2, D))
-    features = features[..., rng.integers(K - 2, size=K), :]
-    arm = rng.integers(K, size=worlds)
-    x = np.take_along_axis(features, arm[..., None, None], axis=-2)[..., 0, :]
-    reward = (rng.random(worlds) < 1 / (1 + np.exp(-3 * x[..., 0]))).astype(int)
-    context = Context(np.zeros(worlds, int), features)
-    return (context, arm, reward) if worlds else (context, int(arm), int(reward))
-
-
-def of_world(played, w):
-    context, arm, reward = played
-    return context.of_world(w), int(arm[w]), int(reward[w])
-
-
-def worlds_of(agent):
-    return () if agent.n_worlds is None else (agent.n_worlds,)
+KINDS = [kind for kind in EVERY_KIND if kind.startswith(("ensemble", "dropout"))]
+EACH_KIND = pytest.mark.parametrize("kind", KINDS)
 
 
 def trained_agent(kind, n, n_worlds=None, **options):
-    agent = agent_for(kind, n_worlds, **options)
-    for step in range(n):
-        agent.update(*visit(step, *worlds_of(agent)))
-    return agent
-
-
-def weights_of(agent):
-    return [p.detach().numpy().copy() for p in agent.network.parameters()]
-
-
-def state_of(agent):
-    """All that decides what an agent does next, but for its luck."""
-    return [
-        *weights_of(agent),
-        *agent.memory.newest(agent.buffer_size),
-        np.array([agent.n_updates, len(agent.memory)]),
-        np.array(str(agent._optimiser.state_dict())),
-    ]
-
-
-def same(before, after):
-    return len(before) == len(after) and all(map(np.array_equal, before, after))
+    return trained(agent_for(kind, n_worlds, **options), n)
 
 
 def forward(weights, x, mask=1.0):
@@ -131,7 +84,7 @@ def test_the_members_are_those_of_networks_trained_one_by_one(buffer_size):
         context, arm, reward = visit(step)
         expected = np.array([forward(one.weights, context.features) for one in slow])
         assert np.allclose(agent.members(context.features), expected, atol=1e-9)
-        scores = [np.mean(e) + WEIGHT * np.std(e) for e in expected.T]
+        scores = [np.mean(e) + ALPHA * np.std(e) for e in expected.T]
         assert np.allclose(agent.scores(context), scores, rtol=0, atol=1e-9)
         agent.update(context, arm, reward)
         rows.append(context.features[arm])
@@ -169,7 +122,7 @@ def test_dropout_is_that_of_a_slow_computation(policy):
         )
         scores = predicted.mean(axis=0)
         if policy == "ucb":
-            scores = scores + WEIGHT * predicted.std(axis=0)
+            scores = scores + ALPHA * predicted.std(axis=0)
         assert np.allclose(agent.scores(context), scores, rtol=0, atol=1e-9)
         agent.update(context, arm, reward)
         rows.append(context.features[arm])
@@ -211,69 +164,6 @@ def test_a_single_member_starts_as_a_plain_network_and_is_greedy():
         assert np.allclose(
             agent.scores(context), agent.members(context.features)[0], atol=1e-12
         )
-
-
-@EVERY_KIND
-@pytest.mark.parametrize("hidden", [(5,), (5, 4)])
-def test_worlds_in_step_go_as_if_alone(kind, hidden):
-    seeds = [4, 7, 4]
-    together = agent_for(kind, 3, seed=seeds, hidden=hidden)
-    alone = [agent_for(kind, seed=seed, hidden=hidden) for seed in seeds]
-    for step in range(40):
-        played = visit(step, 3)
-        scores, arm = together.scores(played[0]), together.select(played[0])
-        share = together.propensities(played[0])
-        assert scores.shape == share.shape == (3, K)
-        for w, agent in enumerate(alone):
-            mine = of_world(played, w)
-            assert np.allclose(agent.scores(mine[0]), scores[w], rtol=0, atol=1e-8)
-            assert agent.select(mine[0]) == arm[w]
-            assert np.allclose(agent.propensities(mine[0]), share[w])
-            agent.update(*mine)
-        together.update(*played)
-
-
-@EVERY_KIND
-def test_each_world_of_an_experiment_is_played_as_if_alone(kind):
-    def play(n_worlds, seeds):
-        family, options = KINDS[kind]
-        options = SMALL | options | {"dtype": np.float32}
-        agent = family(10, 9, n_worlds=n_worlds, **options)
-        return run_experiment(
-            {"agent": agent},
-            seeds,
-            150,
-            make_world=lambda seed: ZooplusSimulator(10, 20, seed),
-            progress=False,
-        )
-
-    together, again = play(3, [4, 7, 9]), play(3, [4, 7, 9])
-    assert np.array_equal(together.arm, again.arm)
-    assert np.array_equal(play(None, [7]).arm[0, 0], together.arm[0, 1])
-
-
-def test_worlds_of_one_seed_that_see_the_same_do_the_same():
-    for kind in KINDS:
-        agent = agent_for(kind, 2, seed=5)
-        for step in range(20):
-            context, arm, reward = visit(step)
-            twice = Context([0, 0], np.stack([context.features] * 2))
-            scores = agent.scores(twice)
-            assert (scores[0] == scores[1]).all()
-            agent.update(twice, [arm] * 2, [reward] * 2)
-
-
-@EVERY_KIND
-def test_lookalikes_are_scored_alike(kind):
-    agent = agent_for(kind, dtype=np.float32)
-    for step in range(15):
-        agent.update(*visit(step))
-        context = visit(100 + step)[0]
-        scores, share = agent.scores(context), agent.propensities(context)
-        for i in range(K):
-            alike = (context.features == context.features[i]).all(axis=1)
-            assert (scores[alike] == scores[i]).all()
-            assert (share[alike] == share[i]).all()
 
 
 def test_thompson_asks_each_member_equally_often():
@@ -345,7 +235,7 @@ def test_members_vote_among_the_arms_allowed():
     ]
 
 
-@EVERY_KIND
+@EACH_KIND
 @pytest.mark.parametrize("n_worlds", [None, 2])
 def test_what_is_not_allowed_has_no_propensity(kind, n_worlds):
     agent = trained_agent(kind, 12, n_worlds)
@@ -359,12 +249,11 @@ def test_what_is_not_allowed_has_no_propensity(kind, n_worlds):
         agent.propensities(context, np.zeros_like(allowed))
 
 
-@EVERY_KIND
+@EACH_KIND
 def test_arms_are_shown_as_often_as_propensities_say(kind):
-    options = {"n_masks": 4000} if kind == "dropout, thompson" else {}
-    agent = trained_agent(kind, 12, seed=2, n_batches=3, **options)
+    agent = trained_agent(kind, 12, seed=2, n_batches=3)
     context, n = visit(60)[0], 3000
-    share = agent.propensities(context)
+    share = agent.propensities(context, n_draws=4000)
     assert share.sum() == pytest.approx(1)
     if kind == "dropout":
         return  # with one set of masks, an estimate of nearly nothing
@@ -375,7 +264,7 @@ def test_arms_are_shown_as_often_as_propensities_say(kind):
     ).all()
 
 
-@EVERY_KIND
+@pytest.mark.parametrize("kind", ["ensemble", "ensemble, thompson"])
 def test_asking_for_propensities_changes_no_decision(kind):
     asked, silent = agent_for(kind), agent_for(kind)
     for step in range(20):
@@ -386,7 +275,7 @@ def test_asking_for_propensities_changes_no_decision(kind):
         assert np.array_equal(asked.scores(played[0]), silent.scores(played[0]))
         for agent in (asked, silent):
             agent.update(*played)
-    assert same(state_of(asked), state_of(silent))
+    assert state_of(asked) == state_of(silent)
 
 
 @pytest.mark.parametrize("p", [0.2, 0.5])
@@ -445,7 +334,7 @@ def test_masks_of_training_and_of_decisions_do_not_disturb_each_other():
         busy.scores(visit(70)[0])
     for agent in (busy, quiet):
         agent.update(*visit(14))
-    assert same(state_of(busy), state_of(quiet))
+    assert state_of(busy) == state_of(quiet)
 
 
 @pytest.mark.parametrize("n_worlds", [None, 2])
@@ -510,77 +399,6 @@ def test_the_spread_of_the_members_is_that_of_bootstrapped_means():
     assert predicted.std() == pytest.approx(standard_error, rel=0.15)
 
 
-def whole(agent):
-    """What the networks predict for fixed rows, without masks."""
-    worlds = agent.network.weights[0].shape[:-2]
-    rows = np.random.default_rng(5).normal(size=(*worlds, 4, D)).astype(agent.dtype)
-    return agent.network.evaluate(rows)
-
-
-def assert_refused(agent, played, error, words):
-    """The update is refused, and nothing is left of it."""
-    before, predicted = state_of(agent), whole(agent)
-    with pytest.raises(error, match=words):
-        agent.update(*played)
-    assert same(before, state_of(agent))
-    assert np.array_equal(predicted, whole(agent))
-
-
-@EVERY_KIND
-@pytest.mark.parametrize("n_worlds", [None, 2])
-@pytest.mark.parametrize("value", [NAN, INF])
-@pytest.mark.parametrize("n", [9, 19])
-def test_a_training_that_fails_leaves_everything_as_it_was(n, value, n_worlds, kind):
-    # With 19 rows before, a memory of 15 loses one to the row that is refused.
-    agent = trained_agent(kind, n, n_worlds, n_batches=2, buffer_size=15)
-    losses, batches = agent.losses, []
-
-    def spoilt(*batch):
-        batches.append(batch)
-        honest = losses(*batch)
-        return honest * (value if len(batches) == 2 else 1)
-
-    agent.losses = spoilt
-    played = visit(n, *worlds_of(agent))
-    assert_refused(agent, played, FloatingPointError, "losses must be finite")
-    del agent.losses
-    agent.update(*played)  # and it goes on
-    assert agent.n_updates == n + 1
-
-
-@EVERY_KIND
-@pytest.mark.parametrize(
-    ("place", "value", "error", "word"),
-    [
-        (0, Context(0, np.ones((K, D + 1))), ValueError, r"context\.features"),
-        (0, Context([0], np.ones((1, K, D))), ValueError, r"context\.features"),
-        (1, K, ValueError, "arm"),
-        (1, 1.0, TypeError, "arm"),
-        (2, NAN, ValueError, "reward"),
-        (2, "1", TypeError, "reward"),
-    ],
-)
-def test_a_refused_reward_changes_nothing(kind, place, value, error, word):
-    played = list(visit(14))
-    played[place] = value
-    agent = trained_agent(kind, 14)
-    assert_refused(agent, played, error, word)
-    if place == 0:
-        with pytest.raises(ValueError, match=word):
-            agent.propensities(value)
-
-
-@EVERY_KIND
-def test_a_learning_rate_without_measure_is_noticed(kind):
-    options = {"optimiser": "sgd", "learning_rate": 1e30, "dtype": np.float32}
-    agent = trained_agent(kind, 9, **options)
-    agent.update(*visit(9))
-    words = r"predictions must be finite.*learning rate"
-    for ask in (agent.select, agent.propensities):
-        with pytest.raises(FloatingPointError, match=words):
-            ask(visit(10)[0])
-
-
 @pytest.mark.parametrize("kind", ["ensemble", "dropout"])
 def test_a_spread_beyond_all_numbers_is_noticed(kind):
     agent = agent_for(kind, dtype=np.float32)
@@ -592,158 +410,29 @@ def test_a_spread_beyond_all_numbers_is_noticed(kind):
         agent.scores(context)
 
 
-@EVERY_KIND
-@pytest.mark.parametrize("n_worlds", [None, 2])
-def test_the_same_seed_gives_the_same_agent_and_another_seed_another(kind, n_worlds):
-    worlds = () if n_worlds is None else (n_worlds,)
-
-    def history(seed, reseed=None):
-        agent = agent_for(kind, n_worlds, seed=seed)
-        if reseed is not None:
-            agent.scores(visit(99, *worlds)[0])
-            agent.reseed(reseed)
-        scores = []
-        for step in range(30):
-            played = visit(step, *worlds)
-            scores.append(agent.scores(played[0]))
-            agent.update(*played)
-        return np.array(scores)
-
-    assert (history(1) == history(1)).all()
-    assert (history(1) != history(2)).all()
-    # Reseeded before the first update, an agent is as one born with that seed.
-    assert (history(2, reseed=1) == history(1)).all()
-
-
-@EVERY_KIND
-def test_a_new_seed_after_the_first_update_changes_luck_and_not_what_was_learnt(kind):
-    agent, twin = (trained_agent(kind, 14, seed=1) for _ in range(2))
-    before = state_of(agent)
-    agent.reseed(8)
-    assert same(before, state_of(agent))
-    for one in (agent, twin):
-        one.update(*visit(14))
-    assert not same(weights_of(agent), weights_of(twin))
-
-
-@EVERY_KIND
-def test_copies_go_their_own_ways(kind):
-    agent = trained_agent(kind, 14, 2)
-    before, twin = state_of(agent), copy.deepcopy(agent)
-    for step in range(14, 30):
-        twin.update(*visit(step, 2))
-    assert same(before, state_of(agent))
-    for step in range(14, 30):
-        agent.update(*visit(step, 2))
-    assert same(state_of(agent), state_of(twin))
-    context = visit(40, 2)[0]
-    assert np.array_equal(agent.scores(context), twin.scores(context))
-
-
-@pytest.mark.parametrize("kind", ["ensemble, thompson", "dropout, thompson"])
-def test_it_learns_what_customers_like(kind):
-    family, options = KINDS[kind]
-    options = options | {"train_every": 20, "n_batches": 2}
-    agents = {
-        "neural": family(50, 9, n_worlds=4, **options),
-        "random": RandomAgent(50, n_worlds=4),
-    }
-    history = run_experiment(agents, range(4), 2000, progress=False)
-    neural, random = history.expected_reward[:, :, 1000:].mean(axis=(-1, -2))
-    oracle = history.optimal_reward[0, :, 1000:].mean()
-    assert isinstance(agents["neural"], Agent)
-    assert neural > (random + oracle) / 2
-
-
-COMMON = [
-    ({"n_arms": 0}, ValueError, "n_arms"),
-    ({"n_features": 0}, ValueError, "n_features"),
-    ({"n_features": 2.0}, TypeError, "n_features"),
-    ({"n_worlds": 0}, ValueError, "n_worlds"),
-    ({"hidden": (5, 0)}, ValueError, "hidden"),
-    ({"hidden": (5.0,)}, TypeError, "hidden"),
-    ({"policy": "greedy"}, ValueError, r"policy.*\['ucb', 'thompson'\].*'greedy'"),
-    ({"train_every": 0}, ValueError, "train_every"),
-    ({"batch_size": 65, "buffer_size": 64}, ValueError, "buffer_size"),
-    ({"seed": [1, 2]}, ValueError, "seed.*1 worlds.*2"),
-    ({"windows": 9}, TypeError, "windows"),
-]
-
-
 @pytest.mark.parametrize(
-    ("arguments", "error", "words"),
+    ("kind", "arguments", "error", "words"),
     [
-        *COMMON,
-        ({"alpha": -0.1}, ValueError, "alpha"),
-        ({"alpha": NAN}, ValueError, "alpha"),
-        ({"n_members": 0}, ValueError, "n_members must be at least 1: got 0"),
-        ({"n_members": 2.0}, TypeError, "n_members"),
+        ("ensemble", {"n_members": 0}, ValueError, "n_members must be .* 1: got 0"),
+        ("ensemble", {"n_members": 2.0}, TypeError, "n_members"),
+        ("dropout", {"dropout": 1.0}, ValueError, r"dropout .* in \[0, 1\): got 1.0"),
+        ("dropout", {"dropout": -0.1}, ValueError, "dropout"),
+        ("dropout", {"dropout": "a"}, TypeError, "dropout"),
+        ("dropout", {"n_masks": 0}, ValueError, "n_masks must be at least 1: got 0"),
+        ("dropout", {"n_masks": 1.0}, TypeError, "n_masks"),
+        ("dropout", {"hidden": ()}, ValueError, "hidden must have a layer.*got none"),
     ],
 )
-def test_arguments_of_an_ensemble_are_checked(arguments, error, words):
+def test_arguments_are_checked(kind, arguments, error, words):
     with pytest.raises(error, match=words):
-        EnsembleAgent(**({"n_arms": K, "n_features": D} | arguments))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
-    [
-        *COMMON,
-        ({"alpha": -0.1}, ValueError, "alpha"),
-        ({"dropout": 1.0}, ValueError, r"dropout must lie in \[0, 1\): got 1.0"),
-        ({"dropout": -0.1}, ValueError, "dropout"),
-        ({"dropout": "a"}, TypeError, "dropout"),
-        ({"n_masks": 0}, ValueError, "n_masks must be at least 1: got 0"),
-        ({"n_masks": 1.0}, TypeError, "n_masks"),
-        ({"hidden": ()}, ValueError, "hidden must have a layer.*got none"),
-    ],
-)
-def test_arguments_of_dropout_are_checked(arguments, error, words):
-    with pytest.raises(error, match=words):
-        MCDropoutAgent(**({"n_arms": K, "n_features": D} | arguments))
-
-
-@EVERY_KIND
-@pytest.mark.parametrize("n_worlds", [None, 2])
-@pytest.mark.parametrize("n", [0, 23])
-def test_a_restored_agent_goes_on_as_the_one_it_was_made_from(kind, n_worlds, n):
-    agent = trained_agent(kind, n, n_worlds, buffer_size=15, dtype=np.float32)
-    agent.propensities(visit(40, *worlds_of(agent))[0])
-    twin = Agent.from_state(from_bytes(to_bytes(agent.state())))
-    assert type(twin) is type(agent)
-    assert repr(twin) == repr(agent)
-    for step in range(n, n + 12):
-        played = visit(step, *worlds_of(agent))
-        assert np.array_equal(agent.scores(played[0]), twin.scores(played[0]))
-        assert np.array_equal(agent.select(played[0]), twin.select(played[0]))
-        shares = [one.propensities(played[0]) for one in (agent, twin)]
-        assert np.array_equal(*shares)
-        for one in (agent, twin):
-            one.update(*played)
-    assert same(state_of(agent), state_of(twin))
-    assert to_bytes(agent.state()) == to_bytes(twin.state())
+        agent_for(kind, **arguments)
 
 
 @pytest.mark.parametrize("kind", ["ensemble", "dropout"])
 def test_a_state_that_does_not_fit_is_refused_by_name(kind):
     state = trained_agent(kind, 12).state()
-    name = {"ensemble": "counters", "dropout": "asks"}[kind]
+    name = {"ensemble": "counters", "dropout": "decides"}[kind]
     for change in ({name: []}, {name: "none"}, {name: [{"state": 1}]}):
         spoilt = state | {"learned": state["learned"] | change}
         with pytest.raises(ValueError, match=name):
             Agent.from_state(spoilt)
-
-
-@EVERY_KIND
-def test_an_agent_trains_when_it_is_told_to(kind):
-    asked, scheduled = (
-        agent_for(kind, train_every=None),
-        agent_for(kind, train_every=20),
-    )
-    before = weights_of(asked)
-    for step in range(20):
-        asked.update(*visit(step))
-        scheduled.update(*visit(step))
-    assert same(before, weights_of(asked))
-    asked.train()
-    assert same(weights_of(asked), weights_of(scheduled))

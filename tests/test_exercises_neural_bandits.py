@@ -104,7 +104,7 @@ def width_of_agent(played, asked):
     for row in range(len(played)):
         agent.update(zoolib.Context(0, played), row, 7.0)
     gradients = torch.from_numpy(agent.jacobian_of(asked))
-    return agent.uncertainty.squares([gradients]).sqrt().numpy()
+    return agent.uncertainty.squares(gradients).sqrt().numpy()
 
 
 VERDICTS["ex-special-case"] = [

@@ -215,8 +215,6 @@ def test_guards_in_step_play_as_if_alone(own):
     together = guarded(LinTSAgent(K, 2, n_worlds=3), slice(None))
     together.reseed(seeds)
     alone = [guarded(LinTSAgent(K, 2), w) for w in range(3)]
-    for agent in (together, *alone):
-        agent.agent.n_draws = 10
     for agent, seed in zip(alone, seeds, strict=True):
         agent.reseed(seed)
     for step, users in enumerate(visitors(80, 3)):
@@ -256,12 +254,10 @@ def test_a_guard_and_its_agent_have_luck_of_their_own():
 def test_what_a_thompson_agent_draws_says_nothing_of_what_the_floor_draws():
     """Over many seeds, arms that lost the draw are shown as often as the floor says."""
     context, n = Context(0, np.ones((2, 1))), 3000
-    inner = LinTSAgent(2, 1)
-    inner.n_draws = 1
-    agent, lost = GuardedAgent(inner, floor=0.1), 0
+    agent, lost = GuardedAgent(LinTSAgent(2, 1), floor=0.1), 0
     for seed in range(n):
         agent.reseed(seed)
-        given = agent.propensities(context)
+        given = agent.propensities(context, n_draws=1)
         lost += given[agent.draw(given)] == pytest.approx(0.05)
     assert stats.binomtest(lost, n, 0.05).pvalue > 0.001
 
@@ -279,7 +275,6 @@ def test_what_a_thompson_agent_draws_says_nothing_of_what_the_floor_draws():
 def test_arms_of_a_guarded_thompson_agent_follow_the_propensities_logged(make):
     n = 8
     inner = make(n_worlds=n)
-    inner.n_draws = 10
     options = {"segment_of_user": SEGMENTS, "group_of_arm": GROUPS, "window": 50}
     agent = GuardedAgent(inner, [0.05, 0.2, 0.5], [0.6, 0.5, 0.9], **options)
     agent.reseed(range(n))
@@ -288,7 +283,7 @@ def test_arms_of_a_guarded_thompson_agent_follow_the_propensities_logged(make):
     for users in visitors(150, n):
         context = Context(users, rng.normal(size=(n, K, 2)))
         allowed = agent.allowed(context)
-        given = agent.propensities(context)
+        given = agent.propensities(context, n_draws=10)
         floor = np.array([0.05, 0.2, 0.5])[SEGMENTS[users]]
         least = floor / allowed.sum(axis=1)
         assert np.allclose(given.sum(axis=1), 1)

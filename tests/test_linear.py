@@ -122,8 +122,10 @@ def test_propensities_estimate_the_normal_probability_that_an_arm_wins(shared):
     chance = stats.norm.cdf(mean / (ALPHA * np.sqrt(variance)))
     assert 0.02 < chance < 0.98
     estimates = np.array([agent.propensities(context) for _ in range(40)])
-    assert agent.n_draws == 100
     assert np.allclose(estimates.sum(axis=1), 1)
+    assert np.allclose(estimates * 100, (estimates * 100).round())
+    tenths = 10 * agent.propensities(context, n_draws=10)
+    assert np.allclose(tenths, tenths.round())
     error = np.sqrt(chance * (1 - chance) / 4000)
     assert abs(estimates[:, 0].mean() - chance) < 4 * error
     spread = np.sqrt(chance * (1 - chance) / 100)

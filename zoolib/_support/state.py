@@ -31,7 +31,6 @@ class Learner:
 
     `_learns` names the attributes that hold what was learnt, beside those of the parent classes: arrays,
     counts, generators, learners, and lists and dicts of these. In a state they have no underscore in front.
-    An attribute that is None in a new object is taken from the state as it is.
     """
 
     _learns: ClassVar[tuple[str, ...]] = ()
@@ -215,8 +214,6 @@ def _plain(name: str, value: object) -> object:
 def _restored(state: dict, name: str, new: Any) -> Any:
     """Return what `_plain` wrote as one entry of a state; arrays and learners are filled in place."""
     given = _entry(state, name, dict if isinstance(new, Learner | dict) else object)
-    if new is None:
-        return given
     if isinstance(new, int):
         return as_size(name, given, least=0)
     if isinstance(new, dict):

@@ -6,8 +6,6 @@ has a generator of its own for what the agent leaves to chance.
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -35,8 +33,6 @@ class Context:
     (3, 3)
     """
 
-    __slots__ = ("features", "user_id")
-
     def __init__(self, user_id: ArrayLike, features: ArrayLike) -> None:
         features, user_id = as_array("features", features), np.asarray(user_id)
         if user_id.dtype.kind not in "iu":
@@ -53,18 +49,18 @@ class Context:
     def of_world(self, w: int) -> Context:
         """Return what one of the worlds shows, without the worlds axis."""
         # Without the checks, which all worlds have passed.
-        one = object.__new__(Context)
-        one.user_id, one.features = np.asarray(self.user_id[w]), self.features[w]
+        one = object.__new__(type(self))
+        vars(one).update({name: array[w, ...] for name, array in vars(self).items()})
         return one
 
 
 class Agent(Stateful):
     """What all agents share: the choice of the best score, ties broken by chance, and the checks.
 
-    A family adds `scores` and, if it learns, `learn`, and names in `_learns` the attributes that change.
-    If its scores are drawn at random, `n_draws` says from how many draws `propensities` are estimated. Each
-    argument of a constructor is kept as an attribute of the same name: `repr`, `state` and `save` rely on
-    both.
+    A family adds `scores`; if it draws them at random, `draws`; and if it learns, `learn`. It names in
+    `_learns` the attributes that change, and keeps each argument of its constructor as an attribute of the
+    same name: `repr`, `state` and `save` rely on both. The library's families are dataclasses, so that
+    settings are inherited; `__post_init__` checks them.
 
     Parameters
     ----------
@@ -78,9 +74,8 @@ class Agent(Stateful):
         Number d of features that contexts must have; any if omitted.
     """
 
-    n_draws = 1
     _purpose = "agent"  # of the random numbers: see `generators.STREAMS`
-    _learns = ("_uniforms", "_alike")
+    _learns = ("_uniforms",)
 
     def __init__(
         self,
@@ -95,7 +90,7 @@ class Agent(Stateful):
         self._worlds = () if n_worlds is None else (np.arange(self.n_worlds),)
         self._shape = (*map(len, self._worlds), self.n_arms)
         self.n_features = n_features
-        self._alike: tuple[NDArray, NDArray] | None = None
+        self._forget_lookalikes()
         self.reseed(seed)
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
@@ -122,19 +117,33 @@ class Agent(Stateful):
         """
         return self._best(self.scores(context), self._uniforms.next())
 
+    def draws(self, context: Context, n: int) -> NDArray:
+        """Return n draws of the scores, shape (n, n_arms) or (n, W, n_arms).
+
+        Where they can come out in a few ways only, each equally likely, all of these are returned instead:
+        here the only one.
+        """
+        return self.scores(context)[None]
+
     def propensities(
-        self, context: Context, allowed: ArrayLike | None = None
+        self,
+        context: Context,
+        allowed: ArrayLike | None = None,
+        n_draws: int = 100,
     ) -> NDArray[np.float64]:
         """Return how probable `select` is to choose each arm.
 
-        An agent that draws its scores estimates this from `n_draws` draws. Whoever logs propensities
-        then samples the arm from them, and the log is exact: see Chapter 5, "What a log line must hold".
+        An agent that draws its scores estimates this by the share of draws that each arm wins. Whoever
+        logs propensities then samples the arm from them, and the log is exact: see Chapter 5, "What a log
+        line must hold".
 
         Parameters
         ----------
         context : Context
         allowed : array_like of bool, shape (n_arms,) or (W, n_arms), optional
             Which arms may be chosen, at least one; all if omitted.
+        n_draws : int, default 100
+            Number of draws to estimate from.
 
         Returns
         -------
@@ -142,16 +151,8 @@ class Agent(Stateful):
             Each world's sum to 1.
         """
         allowed = self._mask(allowed)
-        draws = (
-            self._shares(self.scores(context), allowed) for _ in range(self.n_draws)
-        )
-        return sum(draws) / self.n_draws
-
-    def _shares(
-        self, scores: NDArray, allowed: NDArray[np.bool_]
-    ) -> NDArray[np.float64]:
-        """Divide one choice among the best arms of those allowed, shape (..., n_arms)."""
-        return greedy(np.where(allowed, scores, -np.inf))
+        draws = self.draws(context, as_size("n_draws", n_draws))
+        return greedy(np.where(allowed, draws, -np.inf)).mean(axis=0)
 
     def _mask(self, allowed: ArrayLike | None) -> NDArray[np.bool_]:
         """Return which arms are allowed, checked: all if None."""
@@ -179,13 +180,11 @@ class Agent(Stateful):
             What it earned.
         """
         self._check(context)
-        if self.n_worlds is None:
-            arm, reward = _one_arm(arm, self.n_arms), _one_reward(reward)
-        else:
-            # Copies: an agent may keep them, and the caller may use the arrays again.
-            shape = self._shape[:-1]
-            arm = as_ids("arm", arm, self.n_arms, shape).copy()
-            reward = as_array("reward", reward, shape).copy()
+        shape = self._shape[:-1]
+        arm = as_ids("arm", arm, self.n_arms, shape)
+        reward = as_array("reward", reward, shape)
+        if not shape:
+            arm, reward = int(arm), float(reward)
         self.learn(context, (*self._worlds, arm), reward)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
@@ -193,7 +192,12 @@ class Agent(Stateful):
 
     def restock(self, arms: NDArray[np.int64]) -> None:
         """Be told that these arms, shape (n,) or (W, n), now hold other products."""
-        self._alike = None  # arms that differed may now be alike
+        self._forget_lookalikes()
+
+    def _forget_lookalikes(self) -> None:
+        """Suppose that all arms are alike, until features tell them apart."""
+        first, group = np.zeros((*self._shape[:-1], 1), int), np.zeros(self._shape, int)
+        self._alike = self._at(first), self._at(group)
 
     def _lookalikes(
         self, features: NDArray
@@ -201,44 +205,52 @@ class Agent(Stateful):
         """Find arms with equal features, which one model for all arms must score alike.
 
         Return rows (n, d) or (W, n, d), each at least once, and what spreads numbers of the rows,
-        (n, ...) or (W, n, ...), over the arms, (K, ...) or (W, K, ...).
+        (..., n) or (..., W, n), over the arms, (..., K) or (..., W, K).
         """
-        # Arms that were alike for the last visitor are, as a rule, alike for the next: look first.
-        if self._alike is None or not self._still_alike(features):
-            self._alike = _group(features)
         first, group = self._alike
-        if first.shape == group.shape:
-            return features, lambda of_arm: of_arm
-        return features[self._at(first)], lambda of_row: of_row[self._at(group)]
+        rows = features[first]
+        # Arms that were alike for the last visitor are, as a rule, alike for the next.
+        if not np.array_equal(rows[group], features):
+            first, group = self._alike = self._group(features)
+            rows = features[first]
+        return rows, lambda of_row: of_row[(..., *group)]
 
-    def _still_alike(self, features: NDArray) -> bool:
-        """Tell whether arms that had equal features have equal features again."""
-        first, group = self._alike
-        if first.shape == group.shape:
-            return True
-        first_of_arm = first[self._at(group)]
-        return np.array_equal(features[self._at(first_of_arm)], features)
+    def _group(self, features: NDArray) -> tuple[tuple, tuple]:
+        """Return the indices of the first arm of each group of equal rows, and of the group of each arm."""
+        flat = features.reshape(-1, *features.shape[-2:])
+        found = [
+            np.unique(rows, axis=0, return_index=True, return_inverse=True)[1:]
+            for rows in flat
+        ]
+        n = max(len(first) for first, _ in found)
+        if n == self.n_arms:
+            return (), ()  # each row is its own
+        # Worlds with fewer groups repeat an arm, so that all have n.
+        first = np.reshape(
+            [np.resize(first, n) for first, _ in found], (*self._shape[:-1], n)
+        )
+        group = np.reshape([group for _, group in found], self._shape)
+        return self._at(first), self._at(group)
 
     def _at(self, arms: NDArray[np.int64]) -> tuple[NDArray, ...]:
         """Return the index of several arms, (n,) or (W, n), in arrays (K, …) or (W, K, …)."""
         return (*(world[:, None] for world in self._worlds), arms)
 
-    def _best(
-        self, scores: NDArray, uniform: NDArray, rows: tuple[NDArray, ...] | None = None
-    ) -> int | NDArray[np.int64]:
-        """Return the arm of highest score; a uniform number in [0, 1) decides between ties.
+    def _normals(self, n: int, size: int) -> NDArray[np.float64]:
+        """Return n times `size` standard normal numbers for each world, the axis of worlds in between."""
+        drawn = self._uniforms.normals(n * size)
+        return np.moveaxis(drawn.reshape(*drawn.shape[:-1], n, size), -2, 0)
 
-        `rows` is the index of all rows of the scores, by default of the worlds.
-        """
-        rows = self._worlds if rows is None else rows
+    def _best(self, scores: NDArray, uniform: NDArray) -> int | NDArray[np.int64]:
+        """Return the arm of highest score (..., K); a uniform number (...) decides between ties."""
         best = scores.argmax(axis=-1)
-        ties = tied(scores, scores[(*rows, best)])
+        ties = tied(scores, scores.max(axis=-1))
         if np.count_nonzero(ties) > best.size:
             # Number the ties 1, 2, …; the uniform number names one of them.
             number = ties.cumsum(axis=-1)
             named = (uniform * number[..., -1]).astype(int)
             best = (number > named[..., None]).argmax(axis=-1)
-        return best if rows else int(best)
+        return best if best.ndim else int(best)
 
     def _check(self, context: Context) -> NDArray:
         """Return the features, if they are those of this agent's arms and worlds."""
@@ -249,40 +261,3 @@ class Agent(Stateful):
                 f"context.features must have shape {(*self._shape, d or 'd')}: got {features.shape}"
             )
         return features
-
-
-def _group(features: NDArray) -> tuple[NDArray, NDArray]:
-    """Return the first arm of each group of equal rows (..., n), and the group of each arm (..., K)."""
-    flat = features.reshape(-1, *features.shape[-2:])
-    found = [
-        np.unique(rows, axis=0, return_index=True, return_inverse=True)[1:]
-        for rows in flat
-    ]
-    n = max(len(first) for first, _ in found)
-    # Worlds with fewer groups repeat an arm, so that all have n.
-    first = np.array([np.resize(first, n) for first, _ in found])
-    which = np.array([which.ravel() for _, which in found])
-    shape = features.shape[:-2]
-    return first.reshape(*shape, -1), which.reshape(*shape, -1)
-
-
-def _one_reward(reward: float) -> float:
-    """Return a single reward as a finite float; True is a click."""
-    if not isinstance(reward, (float, int, np.number, np.bool_)):
-        raise TypeError(f"reward must be a number: got {reward!r}")
-    if not math.isfinite(reward):
-        raise ValueError(f"reward must be finite: got {reward}")
-    return float(reward)
-
-
-def _one_arm(arm: int, n_arms: int) -> int:
-    """Return a single arm as an int in 0 … n_arms - 1."""
-    try:
-        if isinstance(arm, bool):
-            raise TypeError
-        arm = operator.index(arm)
-    except TypeError:
-        raise TypeError(f"arm must be a whole number: got {arm!r}") from None
-    if not 0 <= arm < n_arms:
-        raise ValueError(f"arm must lie in 0 … {n_arms - 1}: got {arm}")
-    return arm

@@ -48,8 +48,6 @@ class RevealedContext(Context):
         The true expected reward of each arm.
     """
 
-    __slots__ = ("expected_reward",)
-
     def __init__(
         self, user_id: ArrayLike, features: ArrayLike, expected_reward: ArrayLike
     ) -> None:
@@ -57,12 +55,6 @@ class RevealedContext(Context):
         self.expected_reward = as_array(
             "expected_reward", expected_reward, self.features.shape[:-1]
         ).astype(np.float64, copy=False)
-
-    def of_world(self, w: int) -> RevealedContext:
-        """See `Context.of_world`."""
-        return RevealedContext(
-            self.user_id[w], self.features[w], self.expected_reward[w]
-        )
 
 
 class StaticAgent(Agent):

@@ -13,26 +13,21 @@ there is one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from zoolib._support.checks import (
-    Seed,
-    as_not_negative,
-    as_one_of,
-    as_probability,
-    as_size,
-)
+from zoolib._support.checks import Seed, as_probability, as_size
 from zoolib._support.generators import stream
-from zoolib.agents.base import Context
-from zoolib.agents.neural import NeuralAgent, finite
+from zoolib.agents.neural import NeuralAgent
 from zoolib.models.networks import MLP, Generators
 from zoolib.models.replay import ReplayBuffer
 
 
+@dataclass(eq=False, repr=False)
 class EnsembleAgent(NeuralAgent):
     r"""Score arms by networks that saw different bootstraps of the past.
 
@@ -42,18 +37,14 @@ class EnsembleAgent(NeuralAgent):
 
     Parameters
     ----------
-    n_arms, n_features, n_worlds
-        As for `NeuralAgent`.
     alpha : float, default 1.0
         Weight of the members' standard deviation with ``policy="ucb"``, 0 or more.
     n_members : int, default 10
         Number of networks M per world. A single one is greedy: nobody disagrees with it.
-    hidden : sequence of int, default (64,)
-        Widths of the hidden layers.
     policy : {"ucb", "thompson"}, default "ucb"
         Score by the members' mean plus `alpha` times their standard deviation, or by one member, drawn
         anew at every visit.
-    train_every, n_batches, batch_size, buffer_size, learning_rate, optimiser, seed, network_seed, dtype
+    others
         As for `NeuralAgent`. All members share a batch; each weighs its rows by its counts.
 
     Attributes
@@ -72,44 +63,13 @@ class EnsembleAgent(NeuralAgent):
 
     _learns = ("_counters",)
 
-    def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        alpha: float = 1.0,
-        n_worlds: int | None = None,
-        *,
-        n_members: int = 10,
-        hidden: Sequence[int] = (64,),
-        policy: str = "ucb",
-        train_every: int | None = 50,
-        n_batches: int = 1,
-        batch_size: int = 64,
-        buffer_size: int = 10_000,
-        learning_rate: float = 0.01,
-        optimiser: str = "adam",
-        seed: Seed | Sequence[Seed] = 0,
-        network_seed: Seed | Sequence[Seed] | None = None,
-        dtype: DTypeLike = np.float32,
-    ) -> None:
-        self.alpha = as_not_negative("alpha", alpha)
-        self.n_members = as_size("n_members", n_members)
-        self.policy = as_one_of("policy", policy, ("ucb", "thompson"))
-        super().__init__(
-            n_arms,
-            n_features,
-            n_worlds,
-            hidden=hidden,
-            train_every=train_every,
-            n_batches=n_batches,
-            batch_size=batch_size,
-            buffer_size=buffer_size,
-            learning_rate=learning_rate,
-            optimiser=optimiser,
-            seed=seed,
-            network_seed=network_seed,
-            dtype=dtype,
-        )
+    _: KW_ONLY
+    n_members: int = 10
+    policy: str = "ucb"
+
+    def __post_init__(self) -> None:
+        self.n_members = as_size("n_members", self.n_members)
+        super().__post_init__()
 
     def make_network(self, generators: Generators) -> MLP:
         """Return the networks of all members; a world's generator draws theirs one after the other."""
@@ -128,27 +88,18 @@ class EnsembleAgent(NeuralAgent):
 
     def members(self, x: NDArray) -> NDArray:
         """Predict rows (n, d) or (W, n, d) by every member; returns shape (M, n) or (W, M, n)."""
-        return finite("predictions", self.network.evaluate(x[..., None, :, :])[..., 0])
+        return self.network.evaluate(x[..., None, :, :])[..., 0]
 
     def score_rows(self, x: NDArray) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
         if self.policy == "ucb":
             return optimistic(self.members(x), self.alpha)
         drawn = (self._uniforms.next() * self.n_members).astype(int)
-        predicted = self.network.evaluate(x, at=(*self._worlds, drawn))
-        return finite("predictions", predicted[..., 0])
+        return self.network.evaluate(x, at=(*self._worlds, drawn))[..., 0]
 
-    def propensities(
-        self, context: Context, allowed: ArrayLike | None = None
-    ) -> NDArray[np.float64]:
-        """Return how probable `select` is to choose each arm: see `Agent.propensities`.
-
-        With ``policy="thompson"`` this is the share of the members whose best arm it is, without error.
-        """
-        if self.policy == "ucb":
-            return super().propensities(context, allowed)
-        allowed = self._mask(allowed)[..., None, :]
-        return self._shares(self.members(self._rows(context)), allowed).mean(axis=-2)
+    def draw_rows(self, x: NDArray, n_draws: int) -> NDArray:
+        """Return the predictions of all members, of which each visit asks one: shape (M, n) or (M, W, n)."""
+        return np.moveaxis(self.members(x), -2, 0)
 
     def remember(self, x: NDArray, reward: ArrayLike) -> Callable[[], None]:
         """Put the row played into the memory with a count for each member; return what undoes this."""
@@ -165,6 +116,7 @@ class EnsembleAgent(NeuralAgent):
         return self.network(x[..., None, :, :])[..., 0]
 
 
+@dataclass(eq=False, repr=False)
 class MCDropoutAgent(NeuralAgent):
     r"""Score arms by sub-networks of one network: hidden units are left out at random.
 
@@ -173,20 +125,18 @@ class MCDropoutAgent(NeuralAgent):
 
     Parameters
     ----------
-    n_arms, n_features, n_worlds
-        As for `NeuralAgent`.
     alpha : float, default 1.0
         Weight of the sub-networks' standard deviation with ``policy="ucb"``, 0 or more.
     dropout : float, default 0.1
         p, at least 0 and below 1.
     n_masks : int, default 20
-        Number T of sub-networks in a decision; with ``policy="thompson"`` only `propensities` needs it.
+        Number T of sub-networks in a decision with ``policy="ucb"``.
     hidden : sequence of int, default (64,)
         Widths of the hidden layers, at least one: dropout follows each of them.
     policy : {"ucb", "thompson"}, default "ucb"
         Score by the mean of T sub-networks plus `alpha` times their standard deviation, or by one
         sub-network, drawn anew at every visit.
-    train_every, n_batches, batch_size, buffer_size, learning_rate, optimiser, seed, network_seed, dtype
+    others
         As for `NeuralAgent`.
 
     Examples
@@ -196,59 +146,28 @@ class MCDropoutAgent(NeuralAgent):
     (30, 9)
     """
 
-    _learns = ("_decides", "_trains", "_asks")
+    _learns = ("_decides", "_trains")
 
-    def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        alpha: float = 1.0,
-        n_worlds: int | None = None,
-        *,
-        dropout: float = 0.1,
-        n_masks: int = 20,
-        hidden: Sequence[int] = (64,),
-        policy: str = "ucb",
-        train_every: int | None = 50,
-        n_batches: int = 1,
-        batch_size: int = 64,
-        buffer_size: int = 10_000,
-        learning_rate: float = 0.01,
-        optimiser: str = "adam",
-        seed: Seed | Sequence[Seed] = 0,
-        network_seed: Seed | Sequence[Seed] | None = None,
-        dtype: DTypeLike = np.float32,
-    ) -> None:
-        self.alpha = as_not_negative("alpha", alpha)
-        self.dropout = as_probability("dropout", dropout)
+    _: KW_ONLY
+    dropout: float = 0.1
+    n_masks: int = 20
+    policy: str = "ucb"
+
+    def __post_init__(self) -> None:
+        self.dropout = as_probability("dropout", self.dropout)
         if self.dropout == 1:
-            raise ValueError(f"dropout must lie in [0, 1): got {dropout}")
-        self.n_masks = as_size("n_masks", n_masks)
-        self.policy = as_one_of("policy", policy, ("ucb", "thompson"))
-        if len(hidden) == 0:
+            raise ValueError(f"dropout must lie in [0, 1): got {self.dropout}")
+        self.n_masks = as_size("n_masks", self.n_masks)
+        if len(self.hidden) == 0:
             raise ValueError("hidden must have a layer whose units drop out: got none")
-        super().__init__(
-            n_arms,
-            n_features,
-            n_worlds,
-            hidden=hidden,
-            train_every=train_every,
-            n_batches=n_batches,
-            batch_size=batch_size,
-            buffer_size=buffer_size,
-            learning_rate=learning_rate,
-            optimiser=optimiser,
-            seed=seed,
-            network_seed=network_seed,
-            dtype=dtype,
-        )
+        super().__post_init__()
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
         """Begin new random numbers, masks included; before the first update, new initial weights too."""
         super().reseed(seed)
-        streams = [stream(one, "agent").spawn(3) for one in self._seeds]
-        # Training, and asking for propensities, leave the random numbers of decisions alone.
-        self._decides, self._trains, self._asks = zip(*streams, strict=True)
+        streams = [stream(one, "agent").spawn(2) for one in self._seeds]
+        # Training leaves the random numbers of decisions alone.
+        self._decides, self._trains = zip(*streams, strict=True)
 
     def masks(self, n: int, generators: Sequence[np.random.Generator]) -> list[NDArray]:
         """Draw n masks; returns one array per hidden layer, shape (n, units) or (W, n, units)."""
@@ -259,45 +178,28 @@ class MCDropoutAgent(NeuralAgent):
         kept = kept if self._worlds else kept[0]
         return np.split(kept, np.cumsum(self.hidden)[:-1], axis=-1)
 
-    def subnetworks(self, x: NDArray) -> NDArray:
-        """Predict rows (n, d) or (W, n, d) by T new sub-networks; returns shape (T, n) or (W, T, n)."""
-        return self._masked(x, self.n_masks, self._decides)
+    def subnetworks(self, x: NDArray, n: int | None = None) -> NDArray:
+        """Predict rows (n, d) or (W, n, d) by new sub-networks, T if omitted; shape (T, n) or (W, T, n)."""
+        masks = self.masks(n or self.n_masks, self._decides)
+        return self.network.evaluate(x, masks)[..., 0]
 
     def score_rows(self, x: NDArray) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
         if self.policy == "ucb":
             return optimistic(self.subnetworks(x), self.alpha)
-        return self._masked(x, 1, self._decides)[..., 0, :]
+        return self.draw_rows(x, 1)[0]
 
-    def propensities(
-        self, context: Context, allowed: ArrayLike | None = None
-    ) -> NDArray[np.float64]:
-        """Estimate how probable `select` is to choose each arm: see `Agent.propensities`.
-
-        With ``policy="thompson"``, the share of T fresh sub-networks whose best arm it is, so a multiple
-        of 1/T, and 0 for an arm that is seldom shown. With ``policy="ucb"``, by one set of T masks.
-        Decisions do not change by asking.
-        """
-        allowed = self._mask(allowed)
-        predicted = self._masked(self._rows(context), self.n_masks, self._asks)
-        if self.policy == "ucb":
-            return self._shares(optimistic(predicted, self.alpha), allowed)
-        return self._shares(predicted, allowed[..., None, :]).mean(axis=-2)
+    def draw_rows(self, x: NDArray, n_draws: int) -> NDArray:
+        """Predict rows by new sub-networks; returns shape (n_draws, n) or (n_draws, W, n)."""
+        return np.moveaxis(self.subnetworks(x, n_draws), -2, 0)
 
     def predict(self, x: Tensor) -> Tensor:
         """Predict the rewards of rows (..., n, d), each by a sub-network; returns shape (..., n)."""
         masks = map(torch.from_numpy, self.masks(x.shape[-2], self._trains))
         return self.network(x, list(masks))[..., 0]
 
-    def _masked(
-        self, x: NDArray, n: int, generators: Sequence[np.random.Generator]
-    ) -> NDArray:
-        """Predict rows by n new sub-networks, shape (n, rows) or (W, n, rows)."""
-        predicted = self.network.evaluate(x, self.masks(n, generators))
-        return finite("predictions", predicted[..., 0])
 
-
-@np.errstate(over="ignore")  # `scores` looks at the result
+@np.errstate(over="ignore", invalid="ignore")  # `scores` looks at the result
 def optimistic(predicted: NDArray, alpha: float) -> NDArray:
     """Add the standard deviation of predictions (..., M, n) to their mean; returns shape (..., n)."""
     return predicted.mean(axis=-2) + alpha * predicted.std(axis=-2)

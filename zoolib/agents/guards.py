@@ -7,6 +7,7 @@ caps".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -67,20 +68,19 @@ class GuardedAgent(Agent):
         super().__init__(agent.n_arms, agent.n_worlds, seed, agent.n_features)
         self.agent = agent
         self.needs_truth = getattr(agent, "needs_truth", False)
-        self.segment_of_user = self._labels("segment_of_user", segment_of_user, None)
+        self.segment_of_user, n_segments = None, 1
+        if segment_of_user is not None:
+            self.segment_of_user = self._labels("segment_of_user", segment_of_user)
+            n_segments += int(self.segment_of_user.max())
         groups = np.arange(self.n_arms) if group_of_arm is None else group_of_arm
         self.group_of_arm = self._labels("group_of_arm", groups, self.n_arms)
-        n_segments = 1
-        if self.segment_of_user is not None:
-            n_segments += int(self.segment_of_user.max())
+        self._n_of_each = n_segments, 1 + int(self.group_of_arm.max())
         self.floor = _parts("floor", floor, n_segments)
         self.cap = _parts("cap", cap, n_segments)
         if not self.cap.all():
             raise ValueError(f"cap must be above 0: got {cap}")
         self.window = as_size("window", window)
-        # How many of the last visits went to each group, by segment.
-        n_groups = 1 + int(self.group_of_arm.max())
-        self.exposure = np.zeros((*self._shape[:-1], n_segments, n_groups), int)
+        # Segment and group of the last visits: each visit writes over the oldest.
         self._recent = np.zeros((self.window, 2, *self._shape[:-1]), np.int64)
         self._n_recent = 0
 
@@ -94,6 +94,14 @@ class GuardedAgent(Agent):
         """Return the agent's own scores: see `Agent.scores`."""
         return self.agent.scores(context)
 
+    @property
+    def exposure(self) -> NDArray[np.int64]:
+        """How many recent visits went to each group: a row for each segment, with worlds behind their axis."""
+        shape = (*self._shape[:-1], *self._n_of_each)
+        segment, group = self._recent[: self._n_recent].swapaxes(0, 1)
+        cells = np.ravel_multi_index((*self._worlds, segment, group), shape)
+        return np.bincount(cells.ravel(), minlength=math.prod(shape)).reshape(shape)
+
     def allowed(self, context: Context) -> NDArray[np.bool_]:
         """Tell which arms the caps leave for this visitor, shape (n_arms,) or (W, n_arms)."""
         segment = self._segment(context)
@@ -105,9 +113,12 @@ class GuardedAgent(Agent):
         return allowed | ~allowed.any(axis=-1, keepdims=True)
 
     def propensities(
-        self, context: Context, allowed: ArrayLike | None = None
+        self,
+        context: Context,
+        allowed: ArrayLike | None = None,
+        n_draws: int = 100,
     ) -> NDArray[np.float64]:
-        """Return the exact probability of each arm, shape (n_arms,) or (W, n_arms).
+        """Return how probable `select` is to choose each arm, see `Agent.propensities`: exactly so.
 
         Caps yield to `allowed`, where together they would leave no arm.
         """
@@ -117,8 +128,8 @@ class GuardedAgent(Agent):
             held = allowed & self.allowed(context)
             allowed = np.where(held.any(axis=-1, keepdims=True), held, allowed)
         floor = self.floor[self._segment(context)][..., None]
-        best = self.agent.propensities(context, allowed)
-        any_arm = self._shares(np.zeros(self._shape), allowed)
+        best = self.agent.propensities(context, allowed, n_draws)
+        any_arm = allowed / allowed.sum(axis=-1, keepdims=True)
         return (1 - floor) * best + floor * any_arm
 
     def select(self, context: Context) -> int | NDArray[np.int64]:
@@ -135,25 +146,13 @@ class GuardedAgent(Agent):
         group = self.group_of_arm[at if self.group_of_arm.ndim == 2 else at[-1:]]
         shown = np.array([self._segment(context), group])
         self.agent.learn(context, at, reward)
-        self._count(shown)
-
-    def _count(self, shown: NDArray[np.int64]) -> None:
-        """Add a visit's segment and group, shape (2,) or (2, W), and drop the oldest from the window."""
-        place = self._n_recent % self.window
-        if self._n_recent >= self.window:
-            self.exposure[(*self._worlds, *self._recent[place])] -= 1
-        self.exposure[(*self._worlds, *shown)] += 1
-        self._recent[place] = shown
+        self._recent[self._n_recent % self.window] = shown
         self._n_recent += 1
 
     def _restore(self, learned: dict[str, Any]) -> None:
         super()._restore(learned)
-        for n, shown in zip(
-            self.exposure.shape[-2:], self._recent.swapaxes(0, 1), strict=True
-        ):
+        for n, shown in zip(self._n_of_each, self._recent.swapaxes(0, 1), strict=True):
             as_ids("recent", shown, n)
-        for shown in self._recent[: self._n_recent]:
-            self.exposure[(*self._worlds, *shown)] += 1
 
     def restock(self, arms: NDArray[np.int64]) -> None:
         """See `Agent.restock`."""
@@ -170,12 +169,10 @@ class GuardedAgent(Agent):
         return self.segment_of_user[(*worlds, users)]
 
     def _labels(
-        self, name: str, labels: ArrayLike | None, n: int | None
-    ) -> NDArray[np.int64] | None:
+        self, name: str, labels: ArrayLike, n: int | None = None
+    ) -> NDArray[np.int64]:
         """Return labels 0, 1, … of n things, one row for all worlds or one each."""
-        if labels is None:
-            return None
-        labels = as_ids(name, labels, np.iinfo(np.int64).max)
+        labels = as_ids(name, labels, np.iinfo(np.int64).max).copy()
         fits = labels.ndim > 0 and labels.shape[:-1] in ((), self._shape[:-1])
         if not fits or labels.shape[-1] != (n or max(labels.shape[-1], 1)):
             raise ValueError(
@@ -187,7 +184,7 @@ class GuardedAgent(Agent):
 
 def _parts(name: str, value: ArrayLike, n_segments: int) -> NDArray[np.float64]:
     """Return one number in [0, 1] for each segment."""
-    parts = np.asarray(value, np.float64)
+    parts = np.array(value, np.float64)
     if parts.shape not in ((), (n_segments,)):
         raise ValueError(
             f"{name} must be one number, or one for each of {n_segments} segments: got {value}"

@@ -8,6 +8,7 @@ The reward of arm a is predicted by :math:`z_a^\top \beta + x_a^\top \theta_a` (
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +18,7 @@ from zoolib.agents.base import Agent, Context
 from zoolib.models.posterior import RidgePosterior
 
 
+@dataclass(eq=False, repr=False)
 class HybridLinUCBAgent(Agent):
     r"""Show the arm of the highest bound under a hybrid linear model.
 
@@ -58,24 +60,26 @@ class HybridLinUCBAgent(Agent):
 
     _learns = ("common", "single", "C")
 
-    def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        own: Sequence[int],
-        alpha: float = 1.0,
-        ridge: float = 1.0,
-        n_worlds: int | None = None,
-        *,
-        seed: Seed | Sequence[Seed] = 0,
-    ) -> None:
-        super().__init__(n_arms, n_worlds, seed, as_size("n_features", n_features))
-        self.own = as_ids("own", own, self.n_features)
+    n_arms: int
+    n_features: int
+    own: Sequence[int]
+    alpha: float = 1.0
+    ridge: float = 1.0
+    n_worlds: int | None = None
+    _: KW_ONLY
+    seed: Seed | Sequence[Seed] = 0
+
+    def __post_init__(self) -> None:
+        n_features = as_size("n_features", self.n_features)
+        super().__init__(self.n_arms, self.n_worlds, self.seed, n_features)
+        self.own = as_ids("own", self.own, n_features).copy()
         if not (self.own.ndim == 1 and len(np.unique(self.own)) == self.own.size > 0):
-            raise ValueError(f"own must name different columns: got {own}")
-        self.alpha = as_not_negative("alpha", alpha)
-        self.common = RidgePosterior(self.n_features, ridge, self._shape[:-1])
-        self.single = RidgePosterior(len(self.own), ridge, self._shape)
+            raise ValueError(
+                f"own must name different columns: got {self.own.tolist()}"
+            )
+        self.alpha = as_not_negative("alpha", self.alpha)
+        self.common = RidgePosterior(n_features, self.ridge, self._shape[:-1])
+        self.single = RidgePosterior(len(self.own), self.ridge, self._shape)
         self.ridge = self.common.ridge
         self.C = np.zeros((*self._shape, len(self.own), self.n_features))
 

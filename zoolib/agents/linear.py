@@ -9,6 +9,7 @@ a click (Chapter 4, "Rewards of zero and one").
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from zoolib.models.posterior import RidgePosterior
 LEAST_VARIANCE = 1e-4
 
 
+@dataclass(eq=False, repr=False)
 class LinearAgent(Agent):
     """Predict with linear models, and show the arm predicted best.
 
@@ -66,31 +68,35 @@ class LinearAgent(Agent):
 
     _learns = ("posterior", "_recent", "_n_recent")
 
-    def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        ridge: float = 1.0,
-        n_worlds: int | None = None,
-        *,
-        shared: bool = False,
-        discount: float = 1.0,
-        window: int | None = None,
-        link: str = "identity",
-        seed: Seed | Sequence[Seed] = 0,
-        dtype: DTypeLike = np.float64,
-    ) -> None:
-        super().__init__(n_arms, n_worlds, seed, as_size("n_features", n_features))
-        self.discount = as_rate("discount", discount)
-        self.window = None if window is None else as_size("window", window)
-        if self.window is not None and self.discount < 1:
-            raise ValueError(
-                f"choose one way to forget: got discount={discount} and window={window}"
-            )
-        self.link = as_one_of("link", link, ("identity", "logit"))
-        self.shared = bool(shared)
+    n_arms: int
+    n_features: int
+    alpha: float = field(default=0.0, init=False)  # of agents that weigh their doubt
+    ridge: float = 1.0
+    n_worlds: int | None = None
+    _: KW_ONLY
+    shared: bool = False
+    discount: float = 1.0
+    window: int | None = None
+    link: str = "identity"
+    seed: Seed | Sequence[Seed] = 0
+    dtype: DTypeLike = np.float64
+
+    def __post_init__(self) -> None:
+        n_features = as_size("n_features", self.n_features)
+        super().__init__(self.n_arms, self.n_worlds, self.seed, n_features)
+        self.alpha = as_not_negative("alpha", self.alpha)
+        self.discount = as_rate("discount", self.discount)
+        if self.window is not None:
+            self.window = as_size("window", self.window)
+            if self.discount < 1:
+                raise ValueError(
+                    "choose one way to forget: "
+                    f"got discount={self.discount} and window={self.window}"
+                )
+        self.link = as_one_of("link", self.link, ("identity", "logit"))
+        self.shared = bool(self.shared)
         shape = self._shape[:-1] if self.shared else self._shape
-        self.posterior = RidgePosterior(n_features, ridge, shape, dtype)
+        self.posterior = RidgePosterior(n_features, self.ridge, shape, self.dtype)
         self.ridge, self.dtype = self.posterior.ridge, self.posterior.dtype
         lead = (self.window or 0, *self._shape[:-1])
         # The last rows, by their columns: each step writes over the oldest.
@@ -160,7 +166,7 @@ class LinearAgent(Agent):
             self.posterior.extend(n, mean, ridge)
         self.n_arms += n
         self._shape = (*self._shape[:-1], self.n_arms)
-        self._alike = None
+        self._forget_lookalikes()
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Forget as much as is wanted, then learn from the arm played."""
@@ -219,40 +225,8 @@ class LinearAgent(Agent):
         return self._check(context).astype(self.dtype, copy=False)
 
 
-class _DoubtfulAgent(LinearAgent):
-    """The constructor of linear agents that weigh their uncertainty by `alpha`."""
-
-    def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        alpha: float = 1.0,
-        ridge: float = 1.0,
-        n_worlds: int | None = None,
-        *,
-        shared: bool = False,
-        discount: float = 1.0,
-        window: int | None = None,
-        link: str = "identity",
-        seed: Seed | Sequence[Seed] = 0,
-        dtype: DTypeLike = np.float64,
-    ) -> None:
-        super().__init__(
-            n_arms,
-            n_features,
-            ridge,
-            n_worlds,
-            shared=shared,
-            discount=discount,
-            window=window,
-            link=link,
-            seed=seed,
-            dtype=dtype,
-        )
-        self.alpha = as_not_negative("alpha", alpha)
-
-
-class LinUCBAgent(_DoubtfulAgent):
+@dataclass(eq=False, repr=False)
+class LinUCBAgent(LinearAgent):
     r"""Show the arm that could be best: predicted reward plus `alpha` times its uncertainty.
 
     .. math::  x^\top \hat\theta_a + \alpha \sqrt{x^\top A_a^{-1} x}
@@ -274,6 +248,8 @@ class LinUCBAgent(_DoubtfulAgent):
     >>> agent.select(context)
     0
     """
+
+    alpha: float = 1.0
 
     def scores(self, context: Context) -> NDArray:
         """Return the upper confidence bounds, shape (n_arms,) or (W, n_arms)."""
@@ -302,7 +278,7 @@ class LinUCBAgent(_DoubtfulAgent):
             prediction, width = prediction.T, width.T
         scores = (prediction + self.alpha * width).reshape(n, self.n_arms)
         uniforms = np.array([self._uniforms.next() for _ in range(n)])
-        return self._best(scores, uniforms, (np.arange(n),))
+        return self._best(scores, uniforms)
 
     def update_many(
         self, features: ArrayLike, arms: ArrayLike, rewards: ArrayLike
@@ -345,7 +321,8 @@ class LinUCBAgent(_DoubtfulAgent):
         return as_array("features", given)  # float32 overflows sooner
 
 
-class LinTSAgent(_DoubtfulAgent):
+@dataclass(eq=False, repr=False)
+class LinTSAgent(LinearAgent):
     r"""Thompson sampling: draw weights from the posterior, and show the arm they predict best.
 
     .. math::  x^\top \tilde\theta_a, \qquad \tilde\theta_a \sim \mathcal{N}(\hat\theta_a, \alpha^2 A_a^{-1})
@@ -359,11 +336,6 @@ class LinTSAgent(_DoubtfulAgent):
     n_arms, n_features, ridge, n_worlds, shared, discount, window, link, seed, dtype
         As for `LinearAgent`.
 
-    Attributes
-    ----------
-    n_draws : int
-        Draws from which `propensities` are estimated, 100.
-
     Examples
     --------
     >>> agent = LinTSAgent(n_arms=2, n_features=3, alpha=1.0)
@@ -371,7 +343,7 @@ class LinTSAgent(_DoubtfulAgent):
     True
     """
 
-    n_draws = 100
+    alpha: float = 1.0
 
     def scores(self, context: Context) -> NDArray:
         """Return predictions with weights drawn from the posterior, shape (n_arms,) or (W, n_arms)."""
@@ -383,25 +355,14 @@ class LinTSAgent(_DoubtfulAgent):
             rows, spread = self._lookalikes(self._features(context))
             theta = self.posterior.sample(self._normals(n, self.n_features), self.alpha)
             scores = rows @ np.moveaxis(theta, 0, -1)  # of shape (..., n_rows, n)
-            return np.moveaxis(spread(scores), -1, 0)
+            return spread(np.moveaxis(scores, -1, 0))
         # Each arm has weights of its own, so that predictions are independent: one number per arm will do.
         prediction, width = self.predict_with_width(context)
         normals = self._normals(n, self.n_arms).astype(width.dtype)
         return prediction + self.alpha * width * normals
 
-    def propensities(
-        self, context: Context, allowed: ArrayLike | None = None
-    ) -> NDArray[np.float64]:
-        """Return the share of `n_draws` draws that each arm wins: see `Agent.propensities`."""
-        allowed = self._mask(allowed)
-        return self._shares(self.draws(context, self.n_draws), allowed).mean(axis=0)
 
-    def _normals(self, n: int, size: int) -> NDArray[np.float64]:
-        """Return n times `size` standard normal numbers for each world, the axis of worlds in between."""
-        drawn = self._uniforms.normals(n * size)
-        return np.moveaxis(drawn.reshape(*drawn.shape[:-1], n, size), -2, 0)
-
-
+@dataclass(eq=False, repr=False)
 class EpsilonGreedyAgent(LinearAgent):
     """Show the arm predicted best, but with probability `epsilon` one drawn at random.
 
@@ -413,34 +374,13 @@ class EpsilonGreedyAgent(LinearAgent):
         As for `LinearAgent`.
     """
 
-    def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        epsilon: float = 0.1,
-        ridge: float = 1.0,
-        n_worlds: int | None = None,
-        *,
-        shared: bool = False,
-        discount: float = 1.0,
-        window: int | None = None,
-        link: str = "identity",
-        seed: Seed | Sequence[Seed] = 0,
-        dtype: DTypeLike = np.float64,
-    ) -> None:
-        super().__init__(
-            n_arms,
-            n_features,
-            ridge,
-            n_worlds,
-            shared=shared,
-            discount=discount,
-            window=window,
-            link=link,
-            seed=seed,
-            dtype=dtype,
-        )
-        self.epsilon = as_probability("epsilon", epsilon)
+    ridge: float = field(default=1.0, kw_only=True)
+    n_worlds: int | None = field(default=None, kw_only=True)
+    epsilon: float = 0.1  # the third by position
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.epsilon = as_probability("epsilon", self.epsilon)
 
     def select(self, context: Context) -> int | NDArray[np.int64]:
         """Choose the best arm, or now and then any."""
@@ -451,9 +391,13 @@ class EpsilonGreedyAgent(LinearAgent):
         return int(arm) if arm.ndim == 0 else arm
 
     def propensities(
-        self, context: Context, allowed: ArrayLike | None = None
+        self,
+        context: Context,
+        allowed: ArrayLike | None = None,
+        n_draws: int = 100,
     ) -> NDArray[np.float64]:
-        """Return how probable `select` is to choose each arm, shape (n_arms,) or (W, n_arms)."""
+        """Return how probable `select` is to choose each arm: see `Agent.propensities`."""
         best = super().propensities(context, allowed)
-        any_arm = self._shares(np.zeros(self._shape), self._mask(allowed))
+        allowed = self._mask(allowed)
+        any_arm = allowed / allowed.sum(axis=-1, keepdims=True)
         return (1 - self.epsilon) * best + self.epsilon * any_arm

@@ -1,22 +1,29 @@
 """What neural agents share: a network, a memory to train it from, and a schedule.
 
 Choosing happens at every visit, training only now and then: see Chapter 3, "A memory to train from". A
-family adds how arms are scored (`score_rows`) and what an update does beside training (`absorb`, and
-`represent` before it).
+family adds how arms are scored (`score_rows`, and `draw_rows` if it samples) and what an update does beside
+training (`absorb`, and `represent` before it).
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from torch import Tensor, nn
 
-from zoolib._support.checks import Seed, as_one_of, as_positive, as_seeds, as_size
+from zoolib._support.checks import (
+    Seed,
+    as_not_negative,
+    as_one_of,
+    as_positive,
+    as_seeds,
+    as_size,
+)
 from zoolib.agents.base import Agent, Context
 from zoolib.models.networks import MLP, Generators, descend, seeded
 from zoolib.models.replay import ReplayBuffer
@@ -24,6 +31,7 @@ from zoolib.models.replay import ReplayBuffer
 OPTIMISERS = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 
 
+@dataclass(eq=False, repr=False)
 class NeuralAgent(Agent):
     """An agent whose scores come from a network, trained on what it has played.
 
@@ -31,6 +39,8 @@ class NeuralAgent(Agent):
     ----------
     n_arms, n_features : int
         Numbers K of arms and d of features.
+    alpha : float, default 1.0
+        Weight of the uncertainty, 0 or more.
     n_worlds : int, optional
         Number of worlds W played in step, each with a network of its own.
     hidden : sequence of int, default (64,)
@@ -65,48 +75,47 @@ class NeuralAgent(Agent):
         Number of rewards taken in.
     """
 
-    n_updates = 0
-    _guarded = False  # whether somebody will undo what fails
-    _learns = ("_weights", "_moments", "memory", "n_updates")
+    n_arms: int
+    n_features: int
+    alpha: float = 1.0
+    _: KW_ONLY
+    n_worlds: int | None = None
+    hidden: Sequence[int] = (64,)
+    policy: str = field(default="ucb", init=False)  # a family may offer "thompson", too
+    train_every: int | None = 50
+    n_batches: int = 1
+    batch_size: int = 64
+    buffer_size: int = 10_000
+    learning_rate: float = 0.01
+    optimiser: str = "adam"
+    seed: Seed | Sequence[Seed] = 0
+    network_seed: Seed | Sequence[Seed] | None = None
+    dtype: DTypeLike = np.float32
 
-    def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        n_worlds: int | None = None,
-        *,
-        hidden: Sequence[int] = (64,),
-        train_every: int | None = 50,
-        n_batches: int = 1,
-        batch_size: int = 64,
-        buffer_size: int = 10_000,
-        learning_rate: float = 0.01,
-        optimiser: str = "adam",
-        seed: Seed | Sequence[Seed] = 0,
-        network_seed: Seed | Sequence[Seed] | None = None,
-        dtype: DTypeLike = np.float32,
-    ) -> None:
-        n_features = as_size("n_features", n_features)
-        self.hidden = tuple(as_size("hidden", width) for width in hidden)
-        self.train_every = None
-        if train_every is not None:
-            self.train_every = as_size("train_every", train_every)
-        self.n_batches = as_size("n_batches", n_batches)
-        self.batch_size = as_size("batch_size", batch_size)
-        self.buffer_size = as_size("buffer_size", buffer_size)
+    n_updates = 0
+    _learns = ("_weights", "memory", "n_updates")
+
+    def __post_init__(self) -> None:
+        self.alpha = as_not_negative("alpha", self.alpha)
+        self.hidden = tuple(as_size("hidden", width) for width in self.hidden)
+        self.policy = as_one_of("policy", self.policy, ("ucb", "thompson"))
+        if self.train_every is not None:
+            self.train_every = as_size("train_every", self.train_every)
+        for name in ("n_features", "n_batches", "batch_size", "buffer_size"):
+            setattr(self, name, as_size(name, getattr(self, name)))
         if self.buffer_size < self.batch_size:
             raise ValueError(
-                f"buffer_size must be at least batch_size={batch_size}: got {buffer_size}"
+                f"buffer_size must be at least batch_size={self.batch_size}: got {self.buffer_size}"
             )
-        self.learning_rate = as_positive("learning_rate", learning_rate)
-        self.optimiser = as_one_of("optimiser", optimiser, OPTIMISERS)
-        self.dtype = np.dtype(dtype)
+        self.learning_rate = as_positive("learning_rate", self.learning_rate)
+        self.optimiser = as_one_of("optimiser", self.optimiser, OPTIMISERS)
+        self.dtype = np.dtype(self.dtype)
         if self.dtype not in (np.float32, np.float64):
             raise TypeError(f"dtype must be float32 or float64: got {self.dtype}")
-        self.network_seed = network_seed
-        if network_seed is not None:
-            self.network_seed = as_seeds("network_seed", network_seed, n_worlds)
-        super().__init__(n_arms, n_worlds, seed, n_features)
+        if self.network_seed is not None:
+            seeds = as_seeds("network_seed", self.network_seed, self.n_worlds)
+            self.network_seed = seeds
+        super().__init__(self.n_arms, self.n_worlds, self.seed, self.n_features)
 
     def make_network(self, generators: Generators) -> nn.Module:
         """Return a new network from features to one output, its weights drawn by these generators."""
@@ -131,8 +140,7 @@ class NeuralAgent(Agent):
 
     def begin(self, seed: Seed | Sequence[Seed]) -> None:
         """Draw the initial weights, and empty the memory."""
-        wanted = seed if self.network_seed is None else self.network_seed
-        seeds = as_seeds("seed", wanted, self.n_worlds)
+        seeds = self.network_seed or as_seeds("seed", seed, self.n_worlds)
         generators = seeded(seeds[0] if self.n_worlds is None else seeds)
         self.network = self.make_network(generators).to(getattr(torch, self.dtype.name))
         parameters = list(self.network.parameters())
@@ -151,26 +159,35 @@ class NeuralAgent(Agent):
         rows, spread = self._lookalikes(self._rows(context))
         return spread(finite("scores", self.score_rows(rows)))
 
+    def draws(self, context: Context, n: int) -> NDArray:
+        """See `Agent.draws`."""
+        if self.policy == "ucb":
+            return super().draws(context, n)
+        rows, spread = self._lookalikes(self._rows(context))
+        return spread(finite("scores", self.draw_rows(rows, n)))
+
     def score_rows(self, x: NDArray) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
+        raise NotImplementedError
+
+    def draw_rows(self, x: NDArray, n_draws: int) -> NDArray:
+        """Sample scores of rows (n, d) or (W, n, d), as `draws` does; shape (n_draws, n) or (n_draws, W, n)."""
         raise NotImplementedError
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Remember the row played, train if it is time, and take the reward in: all of it or nothing."""
         x = context.features[at].astype(self.dtype)
         played = self.represent(x)
-        forget = self.remember(x, reward)
         every = self.train_every
         due = every is not None and (self.n_updates + 1) % every == 0
+        undo = [self.remember(x, reward)]
         trains = due and len(self.memory) >= self.batch_size
-        try:
-            with self._undone_on_failure() if trains else nullcontext():
-                if trains:
-                    self.train()
-                self.absorb(played, reward, trains)
-        except Exception:
-            forget()
-            raise
+        if trains:
+            undo.append(self._snapshot())
+        with undone_on_failure(*undo):
+            if trains:
+                self.train()
+            self.absorb(played, reward, trains)
         self.n_updates += 1
 
     def train(self) -> None:
@@ -185,11 +202,10 @@ class NeuralAgent(Agent):
         """
         if len(self.memory) == 0:
             raise ValueError("memory must hold rows to train on: got none")
-        with self._undone_on_failure():
-            # All batches are drawn at once: drawing takes one call per world, however few the rows.
-            self._descend(
-                self.memory.sample(self.n_batches * self.batch_size), self.batch_size
-            )
+        # All batches are drawn at once: drawing takes one call per world, however few the rows.
+        drawn = self.memory.sample(self.n_batches * self.batch_size)
+        with undone_on_failure(self._snapshot()):
+            self._descend(drawn, self.batch_size)
 
     def losses(self, x: Tensor, reward: Tensor) -> Tensor:
         """Return the mean squared error of a batch, shape () or (W,)."""
@@ -223,38 +239,37 @@ class NeuralAgent(Agent):
         for batch in zip(*parts, strict=True):
             descend(self._optimiser, self.losses(*batch))
 
-    @contextmanager
-    def _undone_on_failure(self) -> Iterator[None]:
-        """Put weights and moments back if what is done inside fails; the outermost of several does it."""
-        if self._guarded:
-            yield
-            return
-        self._guarded, before = True, copy.deepcopy((self._weights, self._moments))
-        try:
-            yield
-        except Exception:
-            weights, moments = before
-            for name, weight in self._weights.items():
-                weight[...] = weights[name]
-                for key, moment in self._moments[name].items():
-                    moment[...] = moments[name][key]
-            raise
-        finally:
-            self._guarded = False
+    def _snapshot(self) -> Callable[[], None]:
+        """Return what puts the weights, and what the optimiser keeps of them, back as they are now."""
+        arrays = [a for kept in self._weights.values() for a in kept.values()]
+        before = [array.copy() for array in arrays]
+
+        def put_back() -> None:
+            for array, old in zip(arrays, before, strict=True):
+                array[...] = old
+
+        return put_back
 
     @property
-    def _weights(self) -> dict[str, NDArray]:
-        """The network's weights, by parameter; the arrays share their memory."""
-        return {name: p.data.numpy() for name, p in self.network.named_parameters()}
-
-    @property
-    def _moments(self) -> dict[str, dict[str, NDArray]]:
-        """What the optimiser keeps, by parameter; the arrays share its memory."""
+    def _weights(self) -> dict[str, dict[str, NDArray]]:
+        """Each parameter and what the optimiser keeps of it; the arrays share their memory."""
         kept = self._optimiser.state
         return {
-            name: {key: moment.numpy() for key, moment in kept.get(p, {}).items()}
+            name: {"weight": p.data.numpy()}
+            | {key: moment.numpy() for key, moment in kept.get(p, {}).items()}
             for name, p in self.network.named_parameters()
         }
+
+
+@contextmanager
+def undone_on_failure(*undo: Callable[[], None]) -> Iterator[None]:
+    """Call these if what is done inside fails."""
+    try:
+        yield
+    except BaseException:
+        for one in undo:
+            one()
+        raise
 
 
 def finite(name: str, numbers: NDArray) -> NDArray:

@@ -9,21 +9,15 @@ Chapter 3, "Only the last layer".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from zoolib._support.checks import (
-    Seed,
-    as_not_negative,
-    as_one_of,
-    as_rate,
-    as_size,
-)
-from zoolib.agents.base import Context
-from zoolib.agents.neural import NeuralAgent, finite
+from zoolib._support.checks import as_array, as_one_of, as_rate, as_size
+from zoolib.agents.neural import NeuralAgent, finite, undone_on_failure
 from zoolib.models.networks import MLP, Generators
 from zoolib.models.posterior import RidgePosterior
 
@@ -49,6 +43,7 @@ class EmbeddingWithHead(nn.Module):
         return self.head(self.body(x))
 
 
+@dataclass(eq=False, repr=False)
 class NeuralLinearAgent(NeuralAgent):
     r"""Score arms by a ridge posterior over embeddings that a network learns.
 
@@ -56,8 +51,6 @@ class NeuralLinearAgent(NeuralAgent):
 
     Parameters
     ----------
-    n_arms, n_features, n_worlds
-        As for `NeuralAgent`.
     alpha : float, default 0.3
         Weight of the uncertainty, 0 or more; with ``policy="thompson"`` the standard deviation of
         the noise in the draws.
@@ -82,13 +75,11 @@ class NeuralLinearAgent(NeuralAgent):
         What A and b are multiplied by before each reward; a rebuild weighs old rows as little.
     policy : {"ucb", "thompson"}, default "ucb"
         Add the uncertainty to the prediction, or draw one :math:`\theta` per visit from the posterior.
-    train_every, n_batches, batch_size, buffer_size, learning_rate, optimiser, seed, network_seed, dtype
+    others
         As for `NeuralAgent`.
 
     Attributes
     ----------
-    n_draws : int
-        Draws from which `propensities` are estimated: 100, or 1 where nothing is drawn.
     posterior : RidgePosterior
         In double precision; with worlds, leading axis (W,).
 
@@ -101,62 +92,32 @@ class NeuralLinearAgent(NeuralAgent):
 
     _learns = ("posterior",)
 
-    def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        alpha: float = 0.3,
-        ridge: float = 1.0,
-        n_worlds: int | None = None,
-        *,
-        embedding_dim: int = 32,
-        hidden: Sequence[int] = (64,),
-        head: str = "explicit",
-        joined: bool = False,
-        rebuild: bool = False,
-        window: int | None = None,
-        discount: float = 1.0,
-        policy: str = "ucb",
-        train_every: int | None = 50,
-        n_batches: int = 1,
-        batch_size: int = 64,
-        buffer_size: int = 10_000,
-        learning_rate: float = 0.01,
-        optimiser: str = "adam",
-        seed: Seed | Sequence[Seed] = 0,
-        network_seed: Seed | Sequence[Seed] | None = None,
-        dtype: DTypeLike = np.float32,
-    ) -> None:
-        self.alpha = as_not_negative("alpha", alpha)
-        self.embedding_dim = as_size("embedding_dim", embedding_dim)
-        self.head = as_one_of("head", head, ("explicit", "posterior"))
-        self.joined, self.rebuild = bool(joined), bool(rebuild)
-        self.discount = as_rate("discount", discount)
-        self.policy = as_one_of("policy", policy, ("ucb", "thompson"))
-        self.n_draws = 100 if self.policy == "thompson" else 1
-        super().__init__(
-            n_arms,
-            n_features,
-            n_worlds,
-            hidden=hidden,
-            train_every=train_every,
-            n_batches=n_batches,
-            batch_size=batch_size,
-            buffer_size=buffer_size,
-            learning_rate=learning_rate,
-            optimiser=optimiser,
-            seed=seed,
-            network_seed=network_seed,
-            dtype=dtype,
-        )
-        self.window = window if window is None else as_size("window", window)
-        if window is not None and not (self.rebuild and window <= self.buffer_size):
-            raise ValueError(
-                f"window must go with rebuild=True and be at most buffer_size={self.buffer_size}: "
-                f"got window={window}, rebuild={rebuild}"
-            )
+    alpha: float = 0.3
+    _: KW_ONLY
+    ridge: float = 1.0
+    embedding_dim: int = 32
+    head: str = "explicit"
+    joined: bool = False
+    rebuild: bool = False
+    window: int | None = None
+    discount: float = 1.0
+    policy: str = "ucb"
+
+    def __post_init__(self) -> None:
+        self.embedding_dim = as_size("embedding_dim", self.embedding_dim)
+        self.head = as_one_of("head", self.head, ("explicit", "posterior"))
+        self.joined, self.rebuild = bool(self.joined), bool(self.rebuild)
+        self.discount = as_rate("discount", self.discount)
+        super().__post_init__()
+        if self.window is not None:
+            self.window = as_size("window", self.window)
+            if not (self.rebuild and self.window <= self.buffer_size):
+                raise ValueError(
+                    f"window must go with rebuild=True and be at most buffer_size={self.buffer_size}: "
+                    f"got window={self.window}, rebuild={self.rebuild}"
+                )
         width = self.embedding_dim + (self.n_features if self.joined else 0)
-        self.posterior = RidgePosterior(width, ridge, self._shape[:-1])
+        self.posterior = RidgePosterior(width, self.ridge, self._shape[:-1])
         self.ridge = self.posterior.ridge
 
     def make_network(self, generators: Generators) -> EmbeddingWithHead:
@@ -171,42 +132,23 @@ class NeuralLinearAgent(NeuralAgent):
 
     def score_rows(self, x: NDArray) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
-        z = self.embed(x)
         if self.policy == "thompson":
-            return self._draws(z, 1)[0]
-        prediction, width = self.posterior.predict_rows(z)
+            return self.draw_rows(x, 1)[0]
+        prediction, width = self.posterior.predict_rows(self.embed(x))
         return prediction + self.alpha * width
 
-    def _draws(self, z: NDArray, n_draws: int) -> NDArray:
-        """Predict embedded rows by independent draws of the weights, shape (n_draws, ..., n)."""
-        d = self.posterior.n_features
-        normals = self._uniforms.normals(n_draws * d)
-        normals = normals.reshape(*self._shape[:-1], n_draws, d)
-        theta = self.posterior.sample(np.moveaxis(normals, -2, 0), self.alpha)
-        return np.matvec(z, theta)
-
-    def propensities(
-        self, context: Context, allowed: ArrayLike | None = None
-    ) -> NDArray[np.float64]:
-        """Return how probable `select` is to choose each arm: see `Agent.propensities`.
-
-        With ``policy="thompson"`` it is the share of `n_draws` draws whose best arm it is.
-        """
-        if self.policy == "ucb":
-            return super().propensities(context, allowed)
-        allowed = self._mask(allowed)
-        rows, spread = self._lookalikes(self._rows(context))
-        scores = finite("scores", self._draws(self.embed(rows), self.n_draws))
-        scores = np.moveaxis(spread(np.moveaxis(scores, 0, -1)), -1, 0)
-        return self._shares(scores, allowed).mean(axis=0)
+    def draw_rows(self, x: NDArray, n_draws: int) -> NDArray:
+        """Predict rows by draws of the weights; returns shape (n_draws, n) or (n_draws, W, n)."""
+        z = self.embed(x)
+        normals = self._normals(n_draws, self.posterior.n_features)
+        return np.matvec(z, self.posterior.sample(normals, self.alpha))
 
     def train(self) -> None:
         """See `NeuralAgent.train`; with ``rebuild=True`` also rebuild the posterior from the newest rows."""
-        with self._undone_on_failure():
+        with undone_on_failure(self._snapshot()):
             super().train()
             if self.rebuild:
-                newest = self.memory.newest(self.window or self.buffer_size)
-                self._rebuild(*newest)
+                self._rebuild(*self.memory.newest(self.window or self.buffer_size))
 
     def fit(
         self,
@@ -239,10 +181,13 @@ class NeuralLinearAgent(NeuralAgent):
         epochs = as_size("epochs", epochs)
         size = self.batch_size if batch_size is None else batch_size
         size = as_size("batch_size", size)
-        x, reward = self._table(x, reward)
-        columns, n = (x, reward.astype(self.dtype)), x.shape[-2]
+        n = max(1, np.shape(x)[-2] if np.ndim(x) > 1 else 0)
+        shape = (*self._shape[:-1], n)
+        x = as_array("x", x, (*shape, self.n_features)).astype(self.dtype)
+        reward = as_array("reward", reward, shape)
+        columns = x, reward.astype(self.dtype)
         generators = [np.random.default_rng(one) for one in self._seeds]
-        with self._undone_on_failure():
+        with undone_on_failure(self._snapshot()):
             for _ in range(epochs):
                 order = np.array([g.permutation(n) for g in generators])
                 at = (self._worlds[0][:, None], order) if self._worlds else order[0]
@@ -255,26 +200,10 @@ class NeuralLinearAgent(NeuralAgent):
         age = np.arange(x.shape[-2])[::-1]
         self.posterior.rebuild(self.embed(x), reward, self.discount**age)
 
-    def _table(
-        self, x: ArrayLike, reward: ArrayLike
-    ) -> tuple[NDArray, NDArray[np.float64]]:
-        """Return rows and rewards as arrays, if they fit this agent."""
-        x, reward = np.asarray(x, self.dtype), np.asarray(reward, np.float64)
-        n, worlds = x.shape[-2] if x.ndim > 1 else 0, self._shape[:-1]
-        wanted = (*worlds, n, self.n_features), (*worlds, n)
-        if n == 0 or (x.shape, reward.shape) != wanted:
-            raise ValueError(
-                f"x and reward must have shapes {(*worlds, 'n', self.n_features)} and {(*worlds, 'n')}, "
-                f"n at least 1: got {x.shape} and {reward.shape}"
-            )
-        if not (np.isfinite(x).all() and np.isfinite(reward).all()):
-            raise ValueError("x and reward must be finite: got NaN or infinity")
-        return x, reward
-
     def predict(self, x: Tensor) -> Tensor:
         """Predict the rewards of rows (..., n, d) for training; returns shape (..., n)."""
         if self.head == "explicit":
-            return self.network(x)[..., 0]
+            return super().predict(x)
         theta = torch.from_numpy(self.posterior.mean.astype(self.dtype))
         z = self.network.body(x)
         if self.joined:

@@ -10,21 +10,16 @@ gradient for a feature".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from zoolib._support.checks import (
-    Seed,
-    as_not_negative,
-    as_one_of,
-    as_positive,
-    as_size,
-)
+from zoolib._support.checks import Seed, as_one_of, as_positive
 from zoolib.agents.neural import NeuralAgent
 from zoolib.models.networks import MLP
 
@@ -125,18 +120,13 @@ class RecomputedInverse:
     def __init__(
         self, p: int, ridge: float, shape: tuple[int, ...], dtype: torch.dtype
     ) -> None:
-        self.A = self.kept = _diagonal(ridge, p, shape, torch.float64)
-        self.dtype = dtype
+        diagonal = torch.full((*shape, p), ridge, dtype=torch.float64)
+        self.A = self.kept = torch.diag_embed(diagonal)
 
-    @staticmethod
-    def bytes_for(p: int, itemsize: int) -> int:
-        """Return the bytes in use while a decision is made: A, its factors and its inverse."""
-        return p * p * (3 * 8 + itemsize)
-
-    def squares(self, jacobians: Iterable[Tensor]) -> Tensor:
-        """Return g A⁻¹ gᵀ for the rows g of each (..., n, p), one after the other; shape (..., rows)."""
-        A_inv = torch.linalg.inv(self.A).to(self.dtype)
-        return torch.cat([_squares(J, A_inv) for J in jacobians], dim=-1)
+    def squares(self, jacobian: Tensor) -> Tensor:
+        """Return g A⁻¹ gᵀ for the rows g of a Jacobian (..., n, p); shape (..., n)."""
+        A_inv = torch.linalg.inv(self.A).to(jacobian.dtype)
+        return torch.linalg.vecdot(jacobian @ A_inv, jacobian)
 
     def learn(self, g: Tensor) -> None:
         """Add g gᵀ to A, for a gradient (..., p)."""
@@ -161,16 +151,12 @@ class UpdatedInverse:
     def __init__(
         self, p: int, ridge: float, shape: tuple[int, ...], dtype: torch.dtype
     ) -> None:
-        self.A_inv = self.kept = _diagonal(1 / ridge, p, shape, dtype)
+        diagonal = torch.full((*shape, p), 1 / ridge, dtype=dtype)
+        self.A_inv = self.kept = torch.diag_embed(diagonal)
 
-    @staticmethod
-    def bytes_for(p: int, itemsize: int) -> int:
-        """See `RecomputedInverse.bytes_for`."""
-        return p * p * itemsize
-
-    def squares(self, jacobians: Iterable[Tensor]) -> Tensor:
+    def squares(self, jacobian: Tensor) -> Tensor:
         """See `RecomputedInverse.squares`."""
-        return torch.cat([_squares(J, self.A_inv) for J in jacobians], dim=-1)
+        return torch.linalg.vecdot(jacobian @ self.A_inv, jacobian)
 
     def learn(self, g: Tensor) -> None:
         """Add g gᵀ to A, for a gradient (..., p): A⁻¹ loses u uᵀ / (1 + gᵀu), where u = A⁻¹ g."""
@@ -198,15 +184,9 @@ class DiagonalInverse:
     ) -> None:
         self.diagonal = self.kept = torch.full((*shape, 1, p), ridge, dtype=dtype)
 
-    @staticmethod
-    def bytes_for(p: int, itemsize: int) -> int:
-        """See `RecomputedInverse.bytes_for`."""
-        return p * itemsize
-
-    def squares(self, jacobians: Iterable[Tensor]) -> Tensor:
-        """Return the sums of gᵢ² / Aᵢᵢ for the rows g of each (..., n, p); shape (..., rows)."""
-        sums = [(J.square() / self.diagonal).sum(dim=-1) for J in jacobians]
-        return torch.cat(sums, dim=-1)
+    def squares(self, jacobian: Tensor) -> Tensor:
+        """Return the sums of gᵢ² / Aᵢᵢ for the rows g of a Jacobian (..., n, p); shape (..., n)."""
+        return (jacobian.square() / self.diagonal).sum(dim=-1)
 
     def learn(self, g: Tensor) -> None:
         """Add g² to the diagonal, for a gradient (..., p)."""
@@ -220,20 +200,8 @@ INVERSES = {
     "updated": UpdatedInverse,
     "diagonal": DiagonalInverse,
 }
-
-
-def _diagonal(
-    value: float, p: int, shape: tuple[int, ...], dtype: torch.dtype
-) -> Tensor:
-    """Return the identity times a number, (..., p, p), in no more memory than its own."""
-    matrix = torch.zeros(*shape, p, p, dtype=dtype)
-    matrix.diagonal(dim1=-2, dim2=-1).fill_(value)
-    return matrix
-
-
-def _squares(jacobian: Tensor, A_inv: Tensor) -> Tensor:
-    """Return the diagonal of J A⁻¹ Jᵀ, shape (..., n), without its other entries."""
-    return torch.linalg.vecdot(jacobian @ A_inv, jacobian)
+# What A and the gradients of a decision may take together.
+MOST_BYTES = 2 * 1024**3
 
 
 def _check(square: Tensor) -> Tensor:
@@ -247,6 +215,7 @@ def _check(square: Tensor) -> Tensor:
     return square
 
 
+@dataclass(eq=False, repr=False)
 class NeuralUCBAgent(NeuralAgent):
     r"""Score arms by a network's prediction and the uncertainty of all its weights.
 
@@ -257,24 +226,17 @@ class NeuralUCBAgent(NeuralAgent):
 
     Parameters
     ----------
-    n_arms, n_features, n_worlds
-        As for `NeuralAgent`.
     alpha : float, default 0.1
         Weight of the uncertainty, 0 or more; the paper's :math:`\gamma`.
     ridge : float, default 1.0
         :math:`\lambda > 0`, weight of the prior. In float32 rounding errors grow as it shrinks.
-    hidden : sequence of int, default (64,)
-        Widths of the layers between features and output.
     jacobian : {"closed", "vmap", "backward"}, default "closed"
         How gradients are computed: by matrix products, by mapping over rows, or by one backward pass per
         row. The numbers are the same.
     inverse : {"updated", "recomputed", "diagonal"}, default "updated"
         What is kept of A: see `UpdatedInverse`, `RecomputedInverse`, `DiagonalInverse`. The first two
         give the same numbers, the third an approximation.
-    memory_limit : int, default 2 GiB
-        Bytes that A may take, and with it the gradients of a decision, which are computed in chunks if
-        there are more.
-    train_every, n_batches, batch_size, buffer_size, learning_rate, optimiser, seed, network_seed, dtype
+    others
         As for `NeuralAgent`.
 
     Attributes
@@ -287,7 +249,7 @@ class NeuralUCBAgent(NeuralAgent):
     Raises
     ------
     MemoryError
-        If A would take more than `memory_limit`.
+        If A and the gradients of a decision would take more than 2 GiB.
 
     Examples
     --------
@@ -300,48 +262,17 @@ class NeuralUCBAgent(NeuralAgent):
 
     _learns = ("_uncertainty",)
 
-    def __init__(
-        self,
-        n_arms: int,
-        n_features: int,
-        alpha: float = 0.1,
-        ridge: float = 1.0,
-        n_worlds: int | None = None,
-        *,
-        hidden: Sequence[int] = (64,),
-        jacobian: str = "closed",
-        inverse: str = "updated",
-        memory_limit: int = 2 * 1024**3,
-        train_every: int | None = 50,
-        n_batches: int = 1,
-        batch_size: int = 64,
-        buffer_size: int = 10_000,
-        learning_rate: float = 0.01,
-        optimiser: str = "adam",
-        seed: Seed | Sequence[Seed] = 0,
-        network_seed: Seed | Sequence[Seed] | None = None,
-        dtype: DTypeLike = np.float32,
-    ) -> None:
-        self.alpha = as_not_negative("alpha", alpha)
-        self.ridge = as_positive("ridge", ridge)
-        self.jacobian = as_one_of("jacobian", jacobian, JACOBIANS)
-        self.inverse = as_one_of("inverse", inverse, INVERSES)
-        self.memory_limit = as_size("memory_limit", memory_limit)
-        super().__init__(
-            n_arms,
-            n_features,
-            n_worlds,
-            hidden=hidden,
-            train_every=train_every,
-            n_batches=n_batches,
-            batch_size=batch_size,
-            buffer_size=buffer_size,
-            learning_rate=learning_rate,
-            optimiser=optimiser,
-            seed=seed,
-            network_seed=network_seed,
-            dtype=dtype,
-        )
+    alpha: float = 0.1
+    _: KW_ONLY
+    ridge: float = 1.0
+    jacobian: str = "closed"
+    inverse: str = "updated"
+
+    def __post_init__(self) -> None:
+        self.ridge = as_positive("ridge", self.ridge)
+        self.jacobian = as_one_of("jacobian", self.jacobian, JACOBIANS)
+        self.inverse = as_one_of("inverse", self.inverse, INVERSES)
+        super().__post_init__()
 
     @property
     def n_parameters(self) -> int:
@@ -351,20 +282,18 @@ class NeuralUCBAgent(NeuralAgent):
 
     def begin(self, seed: Seed | Sequence[Seed]) -> None:
         """Draw the initial weights, and forget what was played."""
-        make_uncertainty, p = INVERSES[self.inverse], self.n_parameters
-        n_worlds, itemsize = self.n_worlds or 1, self.dtype.itemsize
-        needed = n_worlds * make_uncertainty.bytes_for(p, itemsize)
-        if needed > self.memory_limit:
+        p, shape = self.n_parameters, self._shape[:-1]
+        rows = self.n_arms + (1 if self.inverse == "diagonal" else p)
+        needed = (self.n_worlds or 1) * rows * p * self.dtype.itemsize
+        if needed > MOST_BYTES:
             raise MemoryError(
-                f"hidden={self.hidden} makes p = {p:,} parameters, for which inverse={self.inverse!r} takes "
-                f"{needed:,} bytes in {n_worlds} worlds: memory_limit={self.memory_limit:,} allows less. "
-                'inverse="diagonal" takes far less'
+                f"hidden={self.hidden} makes p = {p:,} parameters, for which inverse={self.inverse!r} and "
+                f"the gradients of {self.n_arms} arms take {needed:,} bytes in {self.n_worlds or 1} worlds: "
+                f'{MOST_BYTES:,} are allowed. inverse="diagonal" takes far less'
             )
-        # Gradients are held up to three times: in parts, whole, and multiplied by A⁻¹.
-        self._rows_at_once = max(1, self.memory_limit // (3 * n_worlds * p * itemsize))
         super().begin(seed)
-        shape, kind = self._shape[:-1], getattr(torch, self.dtype.name)
-        self.uncertainty = make_uncertainty(p, self.ridge, shape, kind)
+        kind = getattr(torch, self.dtype.name)
+        self.uncertainty = INVERSES[self.inverse](p, self.ridge, shape, kind)
 
     def jacobian_of(self, x: ArrayLike) -> NDArray:
         """Return gradients at rows (n, d) or (W, n, d); shape (n, p) or (W, n, p).
@@ -378,11 +307,8 @@ class NeuralUCBAgent(NeuralAgent):
     def score_rows(self, x: NDArray) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
         rows = torch.from_numpy(x)
-        jacobian = JACOBIANS[self.jacobian]
-        chunks = rows.split(self._rows_at_once, dim=-2)
-        # A generator: only one chunk of gradients exists at a time.
-        squares = self.uncertainty.squares(jacobian(self.network, c) for c in chunks)
-        widths = _check(squares).sqrt()
+        jacobian = JACOBIANS[self.jacobian](self.network, rows)
+        widths = _check(self.uncertainty.squares(jacobian)).sqrt()
         return (self.predict(rows) + self.alpha * widths).numpy()
 
     def represent(self, x: NDArray) -> Tensor:

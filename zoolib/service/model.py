@@ -53,9 +53,8 @@ def choice_probabilities(
     They are :math:`(1 - \varepsilon)\, m(a) + \varepsilon / K`, where m(a) is the agent's own propensity
     (for Thompson sampling, the share of posterior draws that the arm wins) and :math:`\varepsilon` the floor.
     """
-    if agent.n_draws > 1:
-        agent.n_draws = settings.n_draws
-    return with_floor(agent.propensities(context), settings.floor)
+    policy = agent.propensities(context, n_draws=settings.n_draws)
+    return with_floor(policy, settings.floor)
 
 
 class Model:
@@ -86,8 +85,8 @@ class Model:
         What could not be read again, since a number is NaN for example, raises ValueError.
         """
         state = self.agent.state()
-        # What choices leave behind is not in the log: random numbers drawn, arms lately found alike.
-        state["learned"] |= {"uniforms": Uniforms(0, None).state(), "alike": None}
+        # What choices leave behind is not in the log: random numbers drawn.
+        state["learned"]["uniforms"] = Uniforms(0, None).state()
         Agent.from_state(state)
         return to_bytes(state)
 
