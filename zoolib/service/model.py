@@ -17,9 +17,11 @@ from zoolib._support.generators import Uniforms
 from zoolib._support.state import from_bytes, to_bytes
 from zoolib.agents.base import Agent, Context
 from zoolib.agents.policies import with_floor
+from zoolib.service.database import StoreCorruptError
 from zoolib.service.settings import Settings
-from zoolib.service.store.registry import Store
-from zoolib.service.store.schema import StoreCorruptError
+from zoolib.service.store import Store
+
+NOBODY = -1  # stands for the user's id in what an agent sees
 
 # Maps numbers of arms and features and a seed to an agent that has learnt nothing.
 MakeAgent = Callable[[int, int, int], Agent]
@@ -69,7 +71,7 @@ class Model:
         self, seq: int, features: NDArray[np.float32], arm: int, reward: float
     ) -> None:
         """Take in the reward of an arm, shown in a context with features (K, d)."""
-        self.agent.update(Context(0, features), arm, reward)
+        self.agent.update(Context(NOBODY, features), arm, reward)
         self.seq = seq
 
     def catch_up(self, store: Store) -> int:
@@ -138,3 +140,13 @@ def recover(
     raise StoreCorruptError(
         f"database {store.path} holds no good snapshot of {name}: {why}"
     )
+
+
+def learns_from_rewards_alone(agent: Agent) -> bool:
+    """Tell whether a choice leaves nothing behind in an agent but random numbers drawn."""
+    shape = agent.n_arms, agent.n_features
+    model = Model("", agent, 0)
+    before = model.to_bytes()
+    twin = Model.from_bytes("", before, 0, np.random.SeedSequence(0))
+    twin.agent.propensities(Context(NOBODY, np.zeros(shape, np.float32)))
+    return twin.to_bytes() == before
