@@ -156,7 +156,7 @@ def test_every_kind_of_agent_comes_back_to_the_last_bit_and_is_renewed(path, kin
         plain = service.make_agent(50, service.store.n_features, 0)
         for _, features, arm, reward in service.store.rewards_after(0):
             plain.update(Context(0, features), arm, reward)
-        assert before["v1"] == Model("v1", plain, 100).to_bytes()
+        assert before["v1"] == Model(plain, 100).to_bytes()
     with shop_of(kind, path) as service:
         assert service.recoveries["v1"].snapshot == 90
         assert service.learnt() == before
@@ -176,17 +176,6 @@ def test_snapshots_hold_what_was_learnt_and_not_what_was_shown(path, kind):
         for user in range(30):
             service.select(user)
         assert service.learnt() == before
-
-
-def test_a_linear_agent_is_retrained_by_a_replay_of_the_log(path):
-    with shop_of("disjoint", path) as service:
-        played(service, 100)
-        name = service.retrain(held_out=0.5, seed=3)
-        plain = KINDS["disjoint"][0](50, 9, 3)
-        for _, features, arm, reward in service.store.rewards_after(0):
-            plain.update(Context(0, features), arm, reward)
-        ((seq, blob),) = service.store.snapshots(name)
-        assert (seq, blob) == (100, Model(name, plain, 100).to_bytes())
 
 
 def test_an_agent_of_another_kind_can_follow(path):
@@ -263,7 +252,7 @@ def test_what_cannot_be_read_again_is_not_written():
     agent = LinTSAgent(2, 2)
     agent.posterior._mean[:] = NAN
     with pytest.raises(ValueError, match="must be finite"):
-        Model("v1", agent, 1).to_bytes()
+        Model(agent, 1).to_bytes()
 
 
 # ---- Serving
@@ -503,18 +492,6 @@ def test_snapshots_change_nothing_that_is_learnt(path):
     assert heads[0] == heads[1] == heads[2]
 
 
-def test_a_snapshot_without_news_is_not_written(path, monkeypatch):
-    with opened(path) as service:
-        played(service, 5)
-        written = []
-        monkeypatch.setattr(
-            service.store, "save_snapshot", lambda *row: written.append(row)
-        )
-        service.snapshot()
-        service.snapshot()
-        assert [row[:2] for row in written] == [("v1", 5)]
-
-
 def test_a_damaged_snapshot_is_passed_over(path):
     with opened(path, settings=with_settings(snapshot_every=30)) as service:
         played(service, 100)
@@ -673,9 +650,9 @@ def test_a_snapshot_that_finds_no_room_does_not_undo_a_reward(path):
         assert service.reward(event, 1) == 20
         assert service.check_health().problems == {"snapshot": "no room"}
         service.store.save_snapshot = kept
-        played(service, 1)
+        played(service, 20)
         assert service.check_health().problems == {}
-        assert service.store.snapshots("v1")[0][0] == 21
+        assert service.store.snapshots("v1")[0][0] == 40
 
 
 def test_a_locked_database_is_waited_for_and_then_named(path):
@@ -871,20 +848,10 @@ def test_a_model_that_is_late_is_left_alone_until_it_is_quick(path, clock):
         assert service.select(0).version == "fallback: epsilon-greedy"  # not asked yet
         clock.now += 1
         assert service.select(0).version == "v1"
+        for _ in range(10):  # one late answer is forgiven, again and again
+            timer.step = 0.02 - timer.step
+            assert service.select(0).version == "v1"
         assert service.check_health().problems == {}
-
-
-def test_one_late_answer_is_forgiven(path):
-    timer = Slow()
-    with opened(
-        path, timer=timer, settings=with_settings(latency_limit=0.01)
-    ) as service:
-        service.select(0)
-        for _ in range(10):
-            timer.step = 0.02
-            assert service.select(0).version == "v1"
-            timer.step = 0.0
-            assert service.select(0).version == "v1"
 
 
 def spoil(service):
@@ -902,7 +869,6 @@ def test_an_agent_gone_wrong_in_memory_is_never_served_nor_written(path, clock):
         assert service.learnt() == before
         assert service.check_health().problems == {}
         spoil(service)
-        service._models["v1"].seq += 1
         service.snapshot()
         assert [seq for seq, _ in service.store.snapshots("v1")] == [0]
         assert "v1" not in service._models
@@ -1070,7 +1036,7 @@ def test_old_events_are_forgotten_and_what_they_taught_stays(path, clock):
     with opened(path) as service:
         assert service.learnt() == before
         found = service.recoveries["v1"]
-        assert (found.snapshot, found.replayed) == (140, 10)
+        assert (found.snapshot, found.replayed) == (150, 0)
 
 
 def test_everything_can_be_forgotten(path, clock):

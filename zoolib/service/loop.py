@@ -161,7 +161,7 @@ class BanditService:
         self.store = Store(path, n_arms, n_features, key)
         try:
             if not self.store.versions():
-                blob = Model("v1", self._fresh(self.seed), 0).to_bytes()
+                blob = Model(self._fresh(self.seed), 0).to_bytes()
                 now = self._now()
                 self.store.register(blob, 0, parent=None, created=now, validation={})
             for one in self._watches:
@@ -306,18 +306,16 @@ class BanditService:
         event_id = as_size("event_id", event_id, least=0)
         reward = as_probability("reward", reward)
         seq = self.store.log_reward(event_id, reward, self._now())
-        for name in self.rollout.names:
-            if name in self._models:  # else it learns when it is loaded
-                with self._trying(name):
-                    self._model(name)
+        for name in list(self._models):  # the others learn when they are loaded
+            with self._trying(name):
+                self._model(name)
         self._took("acknowledgement", start)
-        news = [model.seq - model.saved for model in self._models.values()]
-        if max(news, default=0) >= self.settings.snapshot_every:
+        if seq % self.settings.snapshot_every == 0:
             try:
                 self.snapshot()
                 self._snapshot_trouble = ""
             except StoreError as error:
-                # The reward is safe without it; the next one tries again.
+                # The reward is safe without it: a recovery replays more until one succeeds.
                 self._snapshot_trouble = str(error)
         return seq
 
@@ -326,8 +324,6 @@ class BanditService:
     def _model(self, name: str) -> Model:
         """Return a version that serves, up to date with the log; from the disk if it is not in memory."""
         if name not in self._models:
-            for retired in set(self._models) - set(self.rollout.names):
-                del self._models[retired]
             self._models[name], self.recoveries[name] = recover(
                 self.store, name, self.seed
             )
@@ -337,22 +333,22 @@ class BanditService:
         return self._models[name]
 
     def _load(self) -> None:
-        """Have the versions that serve in memory before a user comes."""
-        for name in self.rollout.names:
+        """Have the versions that serve in memory before a user comes, and no others."""
+        names = self.rollout.names
+        for retired in set(self._models) - set(names):
+            del self._models[retired]
+        for name in names:
             with self._trying(name):
                 self._model(name)
 
     def snapshot(self) -> None:
-        """Write down every version that has learnt since its last snapshot."""
+        """Write down what each version in memory has learnt."""
         for name, model in list(self._models.items()):
-            if model.seq == model.saved:
-                continue
             blob = None
             with self._trying(name):
                 blob = model.to_bytes()
             if blob:  # else what went wrong in memory is never on the disk
                 self.store.save_snapshot(name, model.seq, blob)
-                model.saved = model.seq
 
     def agent(self, name: str) -> Agent:
         """Return the agent of a version that serves: the one in memory, not a copy."""
@@ -417,7 +413,10 @@ class BanditService:
         """Judge the rollout: see `Rollout.review`. A version that does not work is rolled back at once."""
         rolling = self.rollout.rolling
         breaker = self._breaker(rolling.name) if rolling else None
-        return self.rollout.review(breaker.reason if breaker and breaker.open else "")
+        broken = breaker.reason if breaker and breaker.open else ""
+        review = self.rollout.review(broken)
+        self._load()
+        return review
 
     # ---- Look after
 
@@ -465,8 +464,9 @@ class BanditService:
     def _delete(self, **which: float | bytes) -> int:
         def snapshots() -> Iterator[tuple[str, int, bytes]]:
             for version in self.store.versions("candidate", "rolling", "active"):
-                model, _ = recover(self.store, version.name)
-                yield version.name, model.seq, model.to_bytes()
+                if version.state != "candidate" or version.validation.get("passed"):
+                    model, _ = recover(self.store, version.name)
+                    yield version.name, model.seq, model.to_bytes()
 
         gone = self.store.delete_events(snapshots, **which)
         self._models.clear()

@@ -63,22 +63,15 @@ def choice_probabilities(
 class Model:
     """A version that serves or is about to: an agent, and the last reward `seq` that it has learnt."""
 
-    def __init__(self, name: str, agent: Agent, seq: int) -> None:
-        self.name, self.agent, self.seq = name, agent, seq
-        self.saved = seq  # the last reward in its newest snapshot
-
-    def learn(
-        self, seq: int, features: NDArray[np.float32], arm: int, reward: float
-    ) -> None:
-        """Take in the reward of an arm, shown in a context with features (K, d)."""
-        self.agent.update(Context(NOBODY, features), arm, reward)
-        self.seq = seq
+    def __init__(self, agent: Agent, seq: int) -> None:
+        self.agent, self.seq = agent, seq
 
     def catch_up(self, store: Store) -> int:
         """Learn what the log holds beyond `seq`; return the number of rewards."""
         learnt = 0
-        for row in store.rewards_after(self.seq):
-            self.learn(*row)
+        for seq, features, arm, reward in store.rewards_after(self.seq):
+            self.agent.update(Context(NOBODY, features), arm, reward)
+            self.seq = seq
             learnt += 1
         return learnt
 
@@ -94,13 +87,11 @@ class Model:
         return to_bytes(state)
 
     @classmethod
-    def from_bytes(
-        cls, name: str, blob: bytes, seq: int, seed: np.random.SeedSequence
-    ) -> Model:
+    def from_bytes(cls, blob: bytes, seq: int, seed: np.random.SeedSequence) -> Model:
         """Return a version that has learnt the same, with random numbers from a new seed."""
         state = from_bytes(blob)
         state["learned"]["uniforms"] = Uniforms(seed, None).state()
-        return cls(name, Agent.from_state(state), seq)
+        return cls(Agent.from_state(state), seq)
 
 
 @dataclass(frozen=True)
@@ -132,7 +123,7 @@ def recover(
     why = "there is none"
     for damaged, (seq, blob) in enumerate(snapshots):
         try:
-            model = Model.from_bytes(name, blob, seq, numbers)
+            model = Model.from_bytes(blob, seq, numbers)
         except (ValueError, TypeError) as error:
             why = str(error)
             continue
@@ -145,8 +136,7 @@ def recover(
 def learns_from_rewards_alone(agent: Agent) -> bool:
     """Tell whether a choice leaves nothing behind in an agent but random numbers drawn."""
     shape = agent.n_arms, agent.n_features
-    model = Model("", agent, 0)
-    before = model.to_bytes()
-    twin = Model.from_bytes("", before, 0, np.random.SeedSequence(0))
+    before = Model(agent, 0).to_bytes()
+    twin = Model.from_bytes(before, 0, np.random.SeedSequence(0))
     twin.agent.propensities(Context(NOBODY, np.zeros(shape, np.float32)))
     return twin.to_bytes() == before

@@ -275,7 +275,7 @@ class Store(Database):
     ) -> int:
         """Delete the events before a time, or of one pseudonym, with their rewards; return how many.
 
-        `snapshots` yields, for each version that still learns, its name, the last reward in the log, and
+        `snapshots` yields, for each version that serves or may yet, its name, the last reward in the log, and
         the agent that has learnt up to it. It is called when nobody else can write any more. Older
         snapshots that lack a deleted reward go: nothing could be replayed onto them.
         """

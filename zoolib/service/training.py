@@ -35,14 +35,13 @@ def train(agent: Agent, log: EventLog, epochs: int = 10) -> Model:
     """
     if len(log) == 0:
         raise ValueError("log must hold rewarded events: got none")
-    model = Model("candidate", agent, int(log.seq[-1]))
     if hasattr(agent, "fit"):
         agent.fit(log.played, log.reward, epochs=epochs)
-        return model
-    rows = zip(log.seq, log.context, log.arm, log.reward, strict=True)
-    for seq, context, arm, reward in rows:
-        model.learn(int(seq), log.features[context], int(arm), float(reward))
-    return model
+    else:
+        rows = zip(log.context, log.arm, log.reward, strict=True)
+        for context, arm, reward in rows:
+            agent.update(Context(NOBODY, log.features[context]), arm, reward)
+    return Model(agent, int(log.seq[-1]))
 
 
 def validate(
@@ -69,8 +68,8 @@ def validate(
         return figures | {"reason": f"only {len(mine)} held-out events of {running}"}
     target, rows = _policy_and_rows(agent, mine, settings)
     logged = offpolicy.Log(
-        mine.arm, mine.reward, mine.propensity, mine.version, target.shape[1]
-    ).of_version(running)
+        mine.arm, mine.reward, mine.propensity, running, target.shape[1]
+    )
     # The outcome model is fitted to the held-out rewards: the candidate's own beliefs are on trial.
     predicted = offpolicy.cross_fit(logged, rows).clip(0, 1)
     value = offpolicy.doubly_robust(logged, target, predicted)
