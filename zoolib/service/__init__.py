@@ -13,9 +13,6 @@ module             what lives there
 `database`         the file: tables, transactions, errors
 `settings`         all numbers that can be set
 ================== ====================================================================
-
-Arguments that do not fit raise TypeError or ValueError, which name the argument, what came and what was
-wanted; nothing has changed then.
 """
 
 from zoolib.service.database import (

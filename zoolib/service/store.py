@@ -333,11 +333,12 @@ class Store(Database):
 
     def versions(self, *states: str) -> list[Version]:
         """List the versions, oldest first; those in the given states if any are given."""
-        return [
-            Version(*row[:7], json.loads(row[7]), row[8])
-            for row in self._rows("SELECT * FROM versions ORDER BY rowid")
-            if not states or row[2] in states
-        ]
+        rows = self._rows(
+            "SELECT * FROM versions WHERE ?1 = '[]'"
+            " OR state IN (SELECT value FROM json_each(?1)) ORDER BY rowid",
+            json.dumps(states),
+        )
+        return [Version(*row[:7], json.loads(row[7]), row[8]) for row in rows]
 
     def version(self, name: str) -> Version:
         """Return one version."""
