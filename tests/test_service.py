@@ -152,7 +152,9 @@ def test_every_kind_of_agent_comes_back_to_the_last_bit_and_is_renewed(path, kin
     with shop_of(kind, path) as service:
         played(service, 100)
         before = service.learnt()
-        assert service.learnt(replayed=True) == before
+        for user in range(30):  # what is shown leaves nothing behind
+            service.select(user)
+        assert before == service.learnt() == service.learnt(replayed=True)
         plain = service.make_agent(50, service.store.n_features, 0)
         for _, features, arm, reward in service.store.rewards_after(0):
             plain.update(Context(0, features), arm, reward)
@@ -166,16 +168,6 @@ def test_every_kind_of_agent_comes_back_to_the_last_bit_and_is_renewed(path, kin
         assert service.store.version(name).validation["n"] == 60
         served = recover(service.store, name)[0]
         assert (served.seq, repr(served.agent)) == (120, repr(plain))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_snapshots_hold_what_was_learnt_and_not_what_was_shown(path, kind):
-    with shop_of(kind, path) as service:
-        played(service, 20)
-        before = service.learnt()
-        for user in range(30):
-            service.select(user)
-        assert service.learnt() == before
 
 
 def test_an_agent_of_another_kind_can_follow(path):
@@ -907,18 +899,6 @@ def test_an_interrupt_while_learning_has_the_agent_loaded_again(path, clock):
         service.select(0)
         assert service._models["v1"].seq == 21
         assert service.learnt() == service.learnt(replayed=True)
-
-
-def test_a_check_that_finds_a_model_broken_has_it_loaded_again(path, clock):
-    with opened(path, clock=clock) as service:
-        played(service, 20)
-        spoil(service)
-        clock.now += SETTINGS.pause
-        assert service.select(0).version.startswith("fallback")
-        assert "finite" in service.check_health().problems["v1"]
-        clock.now += SETTINGS.pause
-        assert service.select(0).version == "v1"
-        assert service.check_health().problems == {}
 
 
 def test_a_model_that_fails_again_and_again_is_left_alone(path, clock):
