@@ -16,16 +16,20 @@ from tests.service_crash import (
 )
 from zoolib import (
     Context,
+    EnsembleAgent,
     FeatureEngineer,
     GuardedAgent,
     LinTSAgent,
     LinUCBAgent,
     MCDropoutAgent,
+    NeuralLinearAgent,
+    NeuralUCBAgent,
 )
 from zoolib._support.state import from_bytes, to_bytes
 from zoolib.agents.policies import draw
 from zoolib.monitoring import Monitor, at_most, rates, same_rates
 from zoolib.service import (
+    BanditService,
     DuplicateRewardError,
     RewardRejectedError,
     Settings,
@@ -192,6 +196,33 @@ def test_agents_that_do_not_fit_are_refused(path, make_agent):
     words = "make_agent must return an agent of 50 arms, 9 features and a single world"
     with pytest.raises(ValueError, match=words):
         opened(path, make_agent=make_agent)
+
+
+@pytest.mark.parametrize(
+    "make_agent",
+    [
+        lambda k, d, seed: EnsembleAgent(k, d, train_every=20, seed=seed),
+        lambda k, d, seed: NeuralUCBAgent(k, d, train_every=20, seed=seed),
+        lambda k, d, seed: NeuralLinearAgent(k, d, train_every=20, seed=seed),
+        lambda k, d, seed: GuardedAgent(LinUCBAgent(k, d, seed=seed), 0.1, cap=0.5),
+    ],
+)
+def test_whatever_is_not_refused_comes_back_to_the_last_bit(path, make_agent):
+    x = np.random.default_rng(0).normal(size=(40, 6, 3))
+
+    def small_shop():
+        settings = with_settings(snapshot_every=30)
+        options = {"key": 16 * b"k", "make_agent": make_agent, "settings": settings}
+        return BanditService(path, x.__getitem__, 6, 3, **options)
+
+    with small_shop() as service:
+        for user in range(70):
+            service.reward(service.select(user % 40).event_id, float(user % 3 == 0))
+        before = service.learnt()
+        assert service.learnt(replayed=True) == before
+    with small_shop() as service:
+        assert service.learnt() == before
+        assert service.recoveries["v1"].replayed == 10
 
 
 def dropout(k, d, seed):
