@@ -214,10 +214,13 @@ class Monitor:
         except Exception:
             vars(self).update(before)
             raise
-        step = np.array([stop for stop, _, _ in judged], np.int64)
-        shape = (len(judged), *self._worlds)
-        worst = np.array([found for _, found, _ in judged]).reshape(shape)
-        cell = np.array([at for _, _, at in judged], np.int64).reshape(shape)
+        step = np.array([stop for stop, _ in judged], np.int64)
+        found = [of_cells for _, of_cells in judged]
+        found = np.array(found or np.empty((0, *self._worlds, 1)))
+        cell = found.argmax(axis=-1) if self.above else found.argmin(axis=-1)
+        worst = np.take_along_axis(found, cell[..., None], axis=-1)[..., 0]
+        if self.is_p_value:
+            worst = np.minimum(1, worst * found.shape[-1])
         alarm = worst > self.threshold if self.above else worst < self.threshold
         return Readings(step, worst.T, cell.T, alarm.T)
 
@@ -264,7 +267,7 @@ class Monitor:
             )
         return arrays
 
-    def _take(self, stop: int, new: NDArray) -> list[tuple[int, NDArray, NDArray]]:
+    def _take(self, stop: int, new: NDArray) -> list[tuple[int, NDArray]]:
         """Add the sums of events that end before `stop`; return what a window that ends there shows."""
         self.step = stop
         if stop <= self._begin:
@@ -272,22 +275,14 @@ class Monitor:
         self._sums = new if self._sums is None else self._sums + new
         if (stop - self._begin) % self.window:
             return []
-        now, self._sums = self._sums, None
+        now, self._sums, judged = self._sums, None, []
         ready = len(self._past) == self.reference
-        judged = [self._judge(stop, now)] if ready else []
+        if ready:
+            past = np.stack(self._past) if self._past else now[None][:0]
+            judged = [(stop, self.statistic(now, past))]
         if self.rolling or not ready:
             self._past = [*self._past, now][-self.reference :]
         return judged
-
-    def _judge(self, stop: int, now: NDArray) -> tuple[int, NDArray, NDArray]:
-        """Return the worst cell of a window, and its statistic."""
-        past = np.stack(self._past) if self._past else now[None][:0]
-        found = self.statistic(now, past)
-        cell = found.argmax(axis=-1) if self.above else found.argmin(axis=-1)
-        worst = np.take_along_axis(found, cell[..., None], axis=-1)[..., 0]
-        if self.is_p_value:
-            worst = np.minimum(1, worst * found.shape[-1])
-        return stop, worst, cell
 
     def _alert(self, readings: Readings, at: int, world: tuple[int, ...]) -> Alert:
         step, cell = int(readings.step[at]), int(readings.cell[(*world, at)])
