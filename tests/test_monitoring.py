@@ -447,19 +447,6 @@ def test_false_alarms_are_as_rare_as_stated(name, null):
         assert found.high >= 0.1
 
 
-def test_looking_again_and_again_at_a_level_of_five_percent_cries_wolf(null):
-    persona, clicked = null["persona"][:100], null["clicked"][:100]
-    settings = {"window": 500, "reference": 10, "n_worlds": 100}
-    naive = Monitor("naive", rates(4), same_rates, threshold=0.05, **settings)
-    shared = Monitor("shared", rates(4), same_rates, false_alarms=0.1, **settings)
-    alarmed = [
-        m.watch(persona, clicked).alarm.any(axis=1).mean() for m in (naive, shared)
-    ]
-    assert alarmed[0] > 0.3
-    # 7,000 events at 0.1 in 10,000: at most 7 % of the worlds, and three standard errors.
-    assert alarmed[1] <= 0.07 + 3 * np.sqrt(0.07 * 0.93 / 100)
-
-
 # ---- faults: in 19 of 20 worlds the alarm comes within the delay that the monitor states ----
 
 FAULT = 6_137
@@ -571,59 +558,6 @@ def test_a_floor_that_is_switched_off_is_reported(played):
     columns["explored"] = columns["explored"].copy()
     columns["explored"][:, FAULT:] = 0
     assert_reported("exploration", columns, FAULT)
-
-
-def second_shock(floor):
-    """Delays after cat owners, shown cat food, would click dog toys: shock 2 under a fixed policy."""
-    fault = 10_137
-    persona, arm, category, clicked, explored = visits(
-        18, 20, fault + 4_000, floor=floor
-    )
-    hit = (persona == 1) & (category == 3)
-    hit[:, :fault] = False
-    clicked[hit] = np.random.default_rng(19).random(hit.sum()) < 0.75
-    columns = columns_of(persona, arm, category, clicked, explored)
-    settings = {"window": 2_000, "reference": 4, "false_alarms": 0.1, "n_worlds": 20}
-    monitor = Monitor("slow", rates(20), same_rates, **settings)
-    delay = monitor.watch(columns["cell"], columns["clicked"]).delay(fault)
-    return (delay <= monitor.delay).sum()
-
-
-def test_what_is_never_shown_drifts_unseen_but_for_explored_traffic():
-    assert second_shock(floor=0) <= 1
-    assert second_shock(floor=FLOOR) >= 19
-
-
-# ---- the thresholds of the notes, as given ----
-
-
-def test_percentiles_of_clicks_are_blind_to_the_shock_and_flicker_in_a_shop_of_rare_clicks(
-    played,
-):
-    week = {"window": 2_000, "reference": 1, "rolling": True, "n_worlds": 20}
-    monitor = Monitor(
-        "p5, p95", rates(), quantile_shift, threshold=0.2, above=True, **week
-    )
-    assert not monitor.watch(played["LinUCB"]["clicked"]).alarm.any()
-    rare = np.random.default_rng(20).random((20, 20_000)) < 0.05
-    monitor.reset()
-    assert monitor.watch(rare.astype(int)).alarm.mean() > 0.3
-
-
-def test_no_policy_that_prefers_anything_gives_each_of_fifty_arms_one_percent(null):
-    monitor = Monitor("coverage", counts(50), shares, window=2_000, threshold=0.01)
-    assert len(monitor.update(null["arm"][0])) == 6
-
-
-def test_the_entropy_alarm_rings_at_the_optimum_and_not_at_the_collapse_to_a_category(
-    null,
-):
-    settings = {"window": 500, "threshold": 0.5}
-    monitor = Monitor("entropy", counts(50), normalised_entropy, **settings)
-    assert len(monitor.update(null["arm"][0])) == 24
-    monitor.reset()
-    one_category = np.random.default_rng(21).integers(10, size=30_000)
-    assert monitor.update(one_category) == []
 
 
 # ---- how long a window must be ----
@@ -768,15 +702,15 @@ def test_columns_of_many_worlds_need_their_axis_and_none_is_no_column():
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        (([1.0, np.nan], [0, 1]), "x must hold finite numbers"),
-        (([1.0, 2.0], [0, np.inf]), "y must hold finite numbers"),
-        (([1.0, 2.0], [0, 1], [1, np.nan]), "weight must hold finite numbers"),
+        (([1.0, np.nan], [0, 1]), "x must be finite"),
+        (([1.0, 2.0], [0, np.inf]), "y must be finite"),
+        (([1.0, 2.0], [0, 1], [1, np.nan]), "weight must be finite"),
         (([1.0, 2.0], [0, 1], [1, -1]), "weight must be 0 or more: got -1"),
-        ((["a", "b"], [0, 1]), "x must hold finite numbers"),
+        ((["a", "b"], [0, 1]), "x must hold real numbers"),
     ],
 )
 def test_moments_are_checked(columns, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises((TypeError, ValueError), match=words):
         sums_of(moments, *columns)
 
 
@@ -809,10 +743,10 @@ def test_a_promise_too_many_is_an_error_that_changes_nothing():
         ({"step": 7}, ValueError),
         ({"step": 8.0}, TypeError),
         ({"begin": -1}, ValueError),
-        ({"past": []}, ValueError),
-        ({"sums": None}, ValueError),
-        ({"sums": [[0, 1]]}, ValueError),
-        ({"sums": [[np.nan, 1], [2, 1]]}, ValueError),
+        ({"sums": []}, ValueError),
+        ({"sums": [[[0, 1]], [[0, 1], [1, 1]], [[0, 1], [1, 1]]]}, ValueError),
+        ({"sums": [[[np.nan, 1], [2, 1]]] * 3}, ValueError),
+        ({"sums": [None] * 3}, TypeError),
         ({"more": 1}, ValueError),
     ],
 )

@@ -17,7 +17,7 @@ from tests.service_crash import (
     start,
 )
 from zoolib._support.threads import one_thread
-from zoolib.service import Settings, Training, loop, training
+from zoolib.service import Settings, loop, training
 from zoolib.service.model import Model
 
 
@@ -56,7 +56,6 @@ def test_nothing_acknowledged_is_lost_in_two_hundred_kills(folder):
 RENEWAL = Settings(
     latency_limit=60.0, n_draws=20, guard_visits=20, guard_level=1e-6, min_sample=10
 )
-TRAINING = Training(epochs=2)
 
 
 def served(service, n, seed, users=None):
@@ -99,7 +98,7 @@ def renew(path, at):
             telling(Model, "catch_up", partial(at, "caught up")),
             commits(service, *steps),
         ):
-            name = service.retrain(TRAINING)
+            name = service.retrain(epochs=2)
         with commits(service, *steps):
             service.begin_rollout(name)
         while service.rollout.rolling:

@@ -1,5 +1,6 @@
 import sqlite3
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,14 +13,13 @@ from zoolib.service import (
     PromotionRefusedError,
     Settings,
     StoreCorruptError,
-    Training,
+    StoreError,
 )
 from zoolib.service.model import Model, choice_probabilities, recover
 from zoolib.service.rollout import bucket, p_value_worse
-from zoolib.service.store.events import EventLog
+from zoolib.service.store import EventLog
 from zoolib.service.training import (
     _policy_and_rows,
-    register,
     train,
     validate,
 )
@@ -100,7 +100,7 @@ def logged():
 
 
 def test_an_agent_learns_to_tell_the_arms_apart(logged):
-    agent = train(small(seed=1), logged, Training(epochs=30)).agent
+    agent = train(small(seed=1), logged, epochs=30).agent
     users = np.arange(0, 1000, 10)
     x = FEATURES.transform(users).astype(np.float32)
     best = [(agent.embed(rows) @ agent.posterior.mean).argmax() for rows in x]
@@ -110,19 +110,18 @@ def test_an_agent_learns_to_tell_the_arms_apart(logged):
 
 def test_training_repeats_itself(logged):
     first, again, other = (
-        train(small(seed=seed), logged, Training(epochs=1)).to_bytes()
-        for seed in (1, 1, 2)
+        train(small(seed=seed), logged, epochs=1).to_bytes() for seed in (1, 1, 2)
     )
     assert first == again != other
 
 
 def test_nothing_can_be_trained_on_nothing(logged):
     with pytest.raises(ValueError, match="log must hold rewarded events: got none"):
-        train(small(), logged.where(slice(0)), Training())
+        train(small(), logged.where(slice(0)), 10)
 
 
 def test_a_trained_agent_holds_every_event_in_new_embeddings(logged):
-    model = train(small(seed=5), logged, Training(epochs=1))
+    model = train(small(seed=5), logged, epochs=1)
     posterior = model.agent.posterior
     A, b = np.eye(17), np.zeros(17)
     for context, arm, reward in zip(
@@ -139,36 +138,36 @@ def test_a_trained_agent_holds_every_event_in_new_embeddings(logged):
 
 def test_an_agent_without_a_network_learns_one_event_after_the_other(logged):
     agent, plain = (LinTSAgent(50, 9, discount=0.99) for _ in range(2))
-    model = train(agent, logged.where(slice(100, 200)), Training())
+    model = train(agent, logged.where(slice(100, 200)), 10)
     assert model.seq == 200
     for row in range(100, 200):
         context = Context(0, logged.features[logged.context[row]])
         plain.update(context, logged.arm[row], logged.reward[row])
-    assert model.to_bytes() == Model("v1", plain, 200).to_bytes()
+    assert model.to_bytes() == Model(plain, 200).to_bytes()
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [("epochs", 0), ("held_out", 0.0), ("held_out", 1.0), ("seed", -1)],
 )
-def test_training_that_makes_no_sense_is_refused(name, value):
-    with pytest.raises(ValueError, match=name):
-        Training(**{name: value})
+def test_training_that_makes_no_sense_is_refused(path, name, value):
+    with shop(path) as service:
+        played(service, 2)
+        with pytest.raises(ValueError, match=name):
+            service.retrain(**{name: value})
+        assert len(service.store.versions()) == 1
 
 
 def test_the_older_part_trains_the_newer_judges_and_is_learnt_then(path):
-    with shop(path) as service:
+    with shop(path, clock=lambda: 5.0) as service:
         played(service, 300)
-        name = service.retrain(Training(held_out=0.4, epochs=1, seed=3))
+        name = service.retrain(held_out=0.4, epochs=1, seed=3)
         older = service.store.log().where(slice(0, 180))
-        expected = train(small(seed=3), older, Training(epochs=1))
+        expected = train(small(seed=3), older, epochs=1)
         assert expected.catch_up(service.store) == 120
         version = service.store.version(name)
-        assert (version.n_rows, version.parent, version.state) == (
-            300,
-            "v1",
-            "candidate",
-        )
+        found = version.n_rows, version.parent, version.state, version.created
+        assert found == (300, "v1", "candidate", 5.0)
         assert version.validation["n"] == 120
         ((seq, agent),) = service.store.snapshots(name)
         assert (seq, agent) == (300, expected.to_bytes())
@@ -179,7 +178,7 @@ def test_the_older_part_trains_the_newer_judges_and_is_learnt_then(path):
 
 def candidate_of(log, n=700):
     older, newer = log.where(slice(0, n)), log.where(slice(n, None))
-    return train(small(seed=1), older, Training(epochs=10)).agent, newer
+    return train(small(seed=1), older, epochs=10).agent, newer
 
 
 def test_a_validation_is_the_doubly_robust_estimate_of_what_would_be_chosen(logged):
@@ -215,7 +214,7 @@ def test_a_validation_is_the_doubly_robust_estimate_of_what_would_be_chosen(logg
 def test_a_candidate_that_loves_the_wrong_arms_is_refused(logged):
     older, newer = logged.where(slice(0, 700)), logged.where(slice(700, None))
     mixed_up = replace(older, reward=1 - older.reward)
-    agent = train(small(seed=1), mixed_up, Training(epochs=10)).agent
+    agent = train(small(seed=1), mixed_up, epochs=10).agent
     # So few effective events that only the estimate itself can find it.
     found = validate(agent, newer, "v1", replace(SETTINGS, min_sample=2))
     assert not found["passed"]
@@ -286,7 +285,7 @@ def test_values_are_right_on_average_and_their_intervals_cover(logged):
 
 def accepted(service, seed=0):
     """Register a candidate that passes, whatever its figures."""
-    candidate = Model("candidate", small(seed=seed), 0)
+    candidate = Model(small(seed=seed), 0)
     candidate.catch_up(service.store)
     return service.store.register(
         candidate.to_bytes(),
@@ -312,8 +311,7 @@ def test_users_stay_on_the_new_side_as_it_grows(path):
         service.begin_rollout(accepted(service))
         users, sides = [number.to_bytes(16) for number in range(1_000)], []
         for share in STAGES[:-1]:
-            service.store.move(("v2", "rolling", share, ""))
-            service.rollout.reload()
+            service.store.move((service.rollout.rolling, "rolling", share, ""))
             sides.append({u for u in users if service.rollout.assign(u) == "v2"})
             assert abs(len(sides[-1]) - 10 * share) < 60
         assert sides[0] < sides[1] < sides[2]
@@ -333,12 +331,7 @@ def test_only_a_validated_candidate_meets_users(path):
             {},
             {"passed": True, "against": "v0"},
         ):
-            service.store.register(
-                *(b"", 0),
-                parent="v1",
-                created=0.0,
-                validation=figures,
-            )
+            service.store.register(b"", 0, parent="v1", created=0.0, validation=figures)
         for name, words in refusals.items():
             before = service.store.versions()
             with pytest.raises(PromotionRefusedError, match=words):
@@ -371,8 +364,8 @@ def staged(service, n, seed, worse=0.0):
 
 def test_a_good_version_goes_through_all_stages_and_replaces_the_old_one(path):
     with shop(path, settings=replace(SETTINGS, floor=0.3)) as service:
-        played(service, 400)
-        service.begin_rollout(service.retrain(Training(epochs=10)))
+        played(service, 600)
+        service.begin_rollout(service.retrain(epochs=10))
         shares = []
         while service.rollout.rolling:
             shares.append(service.rollout.rolling.share)
@@ -486,11 +479,22 @@ def test_a_registry_changed_by_another_process_is_followed(path):
         assert service.select(user).version == "v2"
 
 
-def test_there_is_never_more_than_one_active_version(path):
-    with shop(path) as service:
-        accepted(service)
-        with pytest.raises(sqlite3.IntegrityError):
-            service.store._db.execute("UPDATE versions SET state = 'active'")
+def test_a_review_that_comes_late_cannot_retire_the_version_that_serves(path):
+    with shop(path) as service, shop(path) as other:
+        service.begin_rollout(accepted(service))
+        active, rolling = service.rollout.versions()
+        promoted = (active, "retired", 0, ""), (rolling, "active", 100, "")
+        other.store.move(*promoted)
+        stale = mock.Mock(return_value=(active, rolling))
+        with (
+            mock.patch.object(service.rollout, "versions", stale),
+            pytest.raises(StoreError, match="v2 is no longer rolling"),
+        ):
+            service.rollout.review(broken="it does not work")
+        with pytest.raises(StoreError, match="v1 is no longer active"):
+            service.store.move(*promoted)
+        assert service.rollout.active == "v2"
+        assert service.select(0).version == "v2"
 
 
 def test_a_damaged_version_is_never_served_and_nothing_is_forgotten_before_it_is_whole(
@@ -510,14 +514,19 @@ def test_a_damaged_version_is_never_served_and_nothing_is_forgotten_before_it_is
     raw.close()
 
 
+def test_a_candidate_that_was_refused_keeps_nobody_from_being_forgotten(path):
+    with shop(path) as service:
+        played(service, 10, users=5)
+        figures = {"passed": False, "reason": "too bad"}
+        service.store.register(b"", 0, parent="v1", created=0.0, validation=figures)
+        assert service.erase(0) > 0
+        assert service.learnt() == service.learnt(replayed=True)
+
+
 def test_a_snapshot_of_something_else_is_named(path):
     with shop(path) as service:
-        service.store.register(
-            *(b"[9]", 0),
-            parent="v1",
-            created=0.0,
-            validation={"passed": True, "against": "v1"},
-        )
+        figures = {"passed": True, "against": "v1"}
+        service.store.register(b"[9]", 0, parent="v1", created=0.0, validation=figures)
         service.begin_rollout("v2")
         problem = service.check_health().problems["v2"]
         assert "good snapshot of v2: blob must be the bytes of a state" in problem
@@ -593,20 +602,6 @@ def test_the_guardrail_keeps_its_level_where_visits_of_a_user_are_alike():
 
 
 # ---- Seams
-
-
-def test_retraining_is_registering_what_was_trained(path):
-    with shop(path, clock=lambda: 5.0) as service:
-        played(service, 200)
-        log, store = service.store.log(), service.store
-        training = Training(epochs=1, seed=2, held_out=0.3)
-        name = service.retrain(training)
-        older, newer = log.where(slice(0, 140)), log.where(slice(140, 200))
-        candidate = train(small(seed=2), older, training)
-        other = register(store, "v1", candidate, newer, SETTINGS, now=5.0)
-        one, two = store.version(name), store.version(other)
-        assert store.snapshots(name) == store.snapshots(other)
-        assert (one.validation, one.created) == (two.validation, 5.0)
 
 
 def test_logs_agree_with_the_off_policy_module(logged):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._support.checks import as_finite, as_level, as_positive, as_size
+from zoolib._support.checks import as_array, as_finite, as_level, as_positive, as_size
 from zoolib.monitoring.statistics import Statistic
 
 PER_EVENTS = 10_000  # the number of events in which false alarms are counted
@@ -199,51 +199,57 @@ class Monitor:
 
     def watch(self, *columns: ArrayLike) -> Readings:
         """Take the next events as `update` does, and return all readings, for example to draw them."""
-        pieces = self._cut(self._as_columns(columns))
-        before = self.step, self._sums, self._past
+        columns, before = self._as_columns(columns), vars(self).copy()
+        first = self.step
+        last = first + columns[0].shape[-1]
+        end = first + self.window - (first - self._begin) % self.window
+        cuts = sorted({first, *range(end, last, self.window), last})
+        judged = []
         try:
-            taken = [self._take(stop, self.tally(*piece)) for stop, piece in pieces]
+            for start, stop in pairwise(cuts):
+                piece = (
+                    column[..., start - first : stop - first] for column in columns
+                )
+                judged += self._take(stop, self.tally(*piece))
         except Exception:
-            self.step, self._sums, self._past = before
+            vars(self).update(before)
             raise
-        judged = [one for one in taken if one is not None]
-        step = np.array([stop for stop, _, _ in judged], np.int64)
-        shape = (len(judged), *self._worlds)
-        worst = np.array([found for _, found, _ in judged]).reshape(shape)
-        cell = np.array([at for _, _, at in judged], np.int64).reshape(shape)
+        step = np.array([stop for stop, _ in judged], np.int64)
+        found = [of_cells for _, of_cells in judged]
+        found = np.array(found or np.empty((0, *self._worlds, 1)))
+        cell = found.argmax(axis=-1) if self.above else found.argmin(axis=-1)
+        worst = np.take_along_axis(found, cell[..., None], axis=-1)[..., 0]
+        if self.is_p_value:
+            worst = np.minimum(1, worst * found.shape[-1])
         alarm = worst > self.threshold if self.above else worst < self.threshold
         return Readings(step, worst.T, cell.T, alarm.T)
 
     def state(self) -> dict[str, Any]:
         """Return what the monitor remembers as plain numbers and lists, for example for JSON."""
-        return {
-            "step": self.step,
-            "begin": self._begin,
-            "sums": None if self._sums is None else self._sums.tolist(),
-            "past": [sums.tolist() for sums in self._past],
-        }
+        filling = [] if self._sums is None else [self._sums]
+        sums = [one.tolist() for one in (*self._past, *filling)]
+        return {"step": self.step, "begin": self._begin, "sums": sums}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue where another monitor with the same settings was when its `state` was taken."""
-        known = {"step", "begin", "sums", "past"}
+        known = {"step", "begin", "sums"}
         if not isinstance(state, Mapping) or set(state) != known:
             raise ValueError(f"state must come from Monitor.state: got {state!r}")
         step, begin = (as_size(key, state[key], least=0) for key in ("step", "begin"))
         windows, filling = divmod(max(0, step - begin), self.window)
-        past = [_as_sums(one) for one in state["past"]]
-        sums = None if state["sums"] is None else _as_sums(state["sums"])
-        shapes = {one.shape for one in past}
-        shapes |= set() if sums is None else {sums.shape}
+        n_past, worlds = min(self.reference, windows), self._worlds
+        sums = [as_array("sums", one) for one in state["sums"]]
+        shapes = {one.shape for one in sums}
         if (
-            len(past) != min(self.reference, windows)
-            or (sums is None) != (filling == 0)
+            len(sums) != n_past + (filling > 0)
             or len(shapes) > 1
-            or any(shape[: len(self._worlds)] != self._worlds for shape in shapes)
+            or any(shape[: len(worlds)] != worlds for shape in shapes)
         ):
             raise ValueError(
                 f"state must come from a monitor with the same window, reference and worlds: got {state!r}"
             )
-        self.step, self._begin, self._sums, self._past = step, begin, sums, past
+        self.step, self._begin = step, begin
+        self._past, self._sums = sums[:n_past], sums[-1] if filling else None
 
     @property
     def _worlds(self) -> tuple[int, ...]:
@@ -261,41 +267,22 @@ class Monitor:
             )
         return arrays
 
-    def _cut(self, columns: list[NDArray]) -> list[tuple[int, list[NDArray]]]:
-        """Cut columns where windows end; return the pieces with the number of the event after each."""
-        first, last = self.step, self.step + columns[0].shape[-1]
-        full = max(0, first - self._begin) // self.window
-        ends = range(self._begin + full * self.window, last, self.window)
-        cuts = sorted({first, last, *(end for end in ends if end > first)})
-        return [
-            (stop, [column[..., start - first : stop - first] for column in columns])
-            for start, stop in pairwise(cuts)
-        ]
-
-    def _take(self, stop: int, new: NDArray) -> tuple[int, NDArray, NDArray] | None:
-        """Add the sums of events that end before `stop`; at the end of a window to be judged, judge it."""
+    def _take(self, stop: int, new: NDArray) -> list[tuple[int, NDArray]]:
+        """Add the sums of events that end before `stop`; return what a window that ends there shows."""
         self.step = stop
         if stop <= self._begin:
-            return None
+            return []
         self._sums = new if self._sums is None else self._sums + new
         if (stop - self._begin) % self.window:
-            return None
-        now, self._sums = self._sums, None
+            return []
+        now, self._sums, judged = self._sums, None, []
         ready = len(self._past) == self.reference
-        judged = self._judge(stop, now) if ready else None
+        if ready:
+            past = np.stack(self._past) if self._past else now[None][:0]
+            judged = [(stop, self.statistic(now, past))]
         if self.rolling or not ready:
             self._past = [*self._past, now][-self.reference :]
         return judged
-
-    def _judge(self, stop: int, now: NDArray) -> tuple[int, NDArray, NDArray]:
-        """Return the worst cell of a window, and its statistic."""
-        past = np.stack(self._past) if self._past else now[None][:0]
-        found = self.statistic(now, past)
-        cell = found.argmax(axis=-1) if self.above else found.argmin(axis=-1)
-        worst = np.take_along_axis(found, cell[..., None], axis=-1)[..., 0]
-        if self.is_p_value:
-            worst = np.minimum(1, worst * found.shape[-1])
-        return stop, worst, cell
 
     def _alert(self, readings: Readings, at: int, world: tuple[int, ...]) -> Alert:
         step, cell = int(readings.step[at]), int(readings.cell[(*world, at)])
@@ -308,10 +295,3 @@ class Monitor:
         )
         where = int(world[0]) if world else None
         return Alert(self.name, step, statistic, self.threshold, message, cell, where)
-
-
-def _as_sums(sums: ArrayLike) -> NDArray:
-    array = np.asarray(sums)
-    if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
-        raise ValueError(f"sums must hold finite numbers: got {sums}")
-    return array

@@ -55,29 +55,33 @@ def at_least(share: ArrayLike) -> Statistic:
     The exact one-sided binomial test on sums from `rates` or `counts`; its level is at most what it says.
     The promise `share` lies in [0, 1]: one number, or one for each of the cells, shape (S,).
     """
-    promised = _as_shares(share)
-    return lambda now, _: stats.binom.cdf(*_kept(now, promised), promised)
+    return _promise(share, stats.binom.cdf)
 
 
 def at_most(share: ArrayLike) -> Statistic:
     """Return a test of a promise from above, as `at_least` does: shares are at most as large as promised."""
-    promised = _as_shares(share)
-
-    def p_value(now: NDArray, _: NDArray) -> NDArray[np.float64]:
-        successes, events = _kept(now, promised)
-        return stats.binom.sf(successes - 1, events, promised)
-
-    return p_value
+    return _promise(share, lambda k, n, p: stats.binom.sf(k - 1, n, p))
 
 
-def _kept(now: NDArray, promised: NDArray) -> tuple[NDArray, NDArray]:
-    """Return successes and events, if there is a promise for each cell."""
-    n_cells = now.shape[-2]
-    if promised.ndim and len(promised) != n_cells:
+def _promise(share: ArrayLike, p_value: Callable[..., NDArray]) -> Statistic:
+    """Return a test by the p-value of k successes in n events that have probability p."""
+    promised = np.asarray(share)
+    if promised.ndim > 1:
         raise ValueError(
-            f"share must be one number, or one for each of {n_cells} cells: got {len(promised)}"
+            f"share must be a number or a row of them: got shape {promised.shape}"
         )
-    return now[..., 1], now[..., 0]
+    for one in promised.ravel().tolist():
+        as_probability("share", one)
+
+    def test(now: NDArray, _: NDArray) -> NDArray[np.float64]:
+        n_cells = now.shape[-2]
+        if promised.shape not in ((), (n_cells,)):
+            raise ValueError(
+                f"share must be one number, or one for each of {n_cells} cells: got {len(promised)}"
+            )
+        return p_value(now[..., 1], now[..., 0], promised)
+
+    return test
 
 
 def not_below_usual(statistic: Statistic) -> Statistic:
@@ -104,34 +108,22 @@ def not_below_usual(statistic: Statistic) -> Statistic:
     return p_value
 
 
-def _as_shares(share: ArrayLike) -> NDArray[np.float64]:
-    shares = np.asarray(share)
-    if shares.ndim > 1:
-        raise ValueError(
-            f"share must be a number or a row of them: got shape {shares.shape}"
-        )
-    checked = [as_probability("share", one) for one in np.atleast_1d(shares).tolist()]
-    return np.array(checked).reshape(shares.shape)
-
-
 def quantile_shift(now: NDArray, reference: NDArray) -> NDArray[np.float64]:
     """Relative change of the 5th and the 95th percentile of rewards of 0 and 1; the larger of the two.
 
     A percentile of such rewards is 0 or 1. From 0 to 1 the change is infinite, from 0 to 0 it is none. The
     sums come from `rates`; each segment is a cell.
     """
-    new, old = (
-        np.stack([_quantile(sums, q) for q in (0.05, 0.95)])
-        for sums in (now, reference.sum(axis=0))
+    # The smallest reward with a share q of all rewards at or below it is 0 if so many are 0.
+    q = np.array([0.05, 0.95])
+    old, new = (
+        (events - ones)[..., None] < q * events[..., None]
+        for events, ones in (
+            np.moveaxis(sums, -1, 0) for sums in (reference.sum(axis=0), now)
+        )
     )
-    change = np.where(new == old, 0.0, np.where(old == 0, np.inf, abs(new - old)))
-    return change.max(axis=0)
-
-
-def _quantile(sums: NDArray, q: float) -> NDArray[np.float64]:
-    """Smallest reward with at least a share q of all rewards at or below it."""
-    events, ones = sums[..., 0], sums[..., 1]
-    return (events - ones < q * events).astype(float)
+    change = np.where(new == old, 0, np.where(old, 1, np.inf))
+    return change.max(axis=-1)
 
 
 def kl_divergence(now: NDArray, reference: NDArray) -> NDArray[np.float64]:

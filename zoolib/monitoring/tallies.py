@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from zoolib._support.checks import as_ids, as_size
+from zoolib._support.checks import as_array, as_ids, as_size
 
 
 def rates(n_segments: int | None = None) -> Callable[..., NDArray[np.int64]]:
@@ -66,20 +66,14 @@ def moments(
     ndarray, shape (..., 6)
         Sums of the weights, and of x, y, x², y² and x y times the weights.
     """
-    weight = np.ones(x.shape) if weight is None else weight
-    for name, column in (("x", x), ("y", y), ("weight", weight)):
-        if column.dtype.kind not in "fiub" or not np.isfinite(column).all():
-            raise ValueError(f"{name} must hold finite numbers: got {column}")
+    weight = np.ones(x.shape) if weight is None else as_array("weight", weight)
     if (weight < 0).any():
         raise ValueError(f"weight must be 0 or more: got {weight.min()}")
-    x, y = x.astype(float), y.astype(float)
+    x, y = (as_array(*one).astype(float) for one in (("x", x), ("y", y)))
     terms = np.stack([np.ones(x.shape), x, y, x * x, y * y, x * y], axis=-1)
     return (weight[..., None] * terms).sum(axis=-2)
 
 
 def _histogram(value: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     """Count the values 0 to size - 1 along the last axis."""
-    rows = value.reshape(-1, value.shape[-1])
-    offset = size * np.arange(len(rows))[:, None]
-    counted = np.bincount((rows + offset).ravel(), minlength=size * len(rows))
-    return counted.reshape(*value.shape[:-1], size)
+    return np.apply_along_axis(np.bincount, -1, value, minlength=size)

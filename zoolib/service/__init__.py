@@ -4,38 +4,34 @@
 module             what lives there
 ================== ====================================================================
 `loop`             `BanditService`: decisions, rewards, snapshots
-`store`            the database: schema, event log, registry; all SQL
 `model`            a version in memory: an agent, and its way from and to the disk
 `training`         retraining and off-policy validation
 `rollout`          the registry's states, shares of users, the guardrail
 `health`           the breaker and the fallback
 `watching`         monitors on the log
-`context`          pseudonyms, and the cache of contexts
+`store`            events, rewards, versions and snapshots on disk
+`database`         the file: tables, transactions, errors
 `settings`         all numbers that can be set
 ================== ====================================================================
-
-Arguments that do not fit raise TypeError or ValueError, which name the argument, what came and what was
-wanted; nothing has changed then.
 """
 
-from zoolib.service.health import Health
-from zoolib.service.loop import BanditService, Decision
-from zoolib.service.model import Recovery, neural_linear
-from zoolib.service.rollout import STAGES, PromotionRefusedError, Review
-from zoolib.service.settings import Settings
-from zoolib.service.store.events import (
-    DuplicateRewardError,
-    RewardRejectedError,
-    UnknownEventError,
-)
-from zoolib.service.store.schema import (
+from zoolib.service.database import (
     StoreCorruptError,
     StoreError,
     StoreFullError,
     StoreLockedError,
     StoreOutdatedError,
 )
-from zoolib.service.training import Training
+from zoolib.service.health import Health
+from zoolib.service.loop import BanditService, Decision
+from zoolib.service.model import Recovery, neural_linear
+from zoolib.service.rollout import STAGES, PromotionRefusedError, Review
+from zoolib.service.settings import Settings
+from zoolib.service.store import (
+    DuplicateRewardError,
+    RewardRejectedError,
+    UnknownEventError,
+)
 from zoolib.service.watching import Watch
 
 __all__ = [
@@ -54,7 +50,6 @@ __all__ = [
     "StoreFullError",
     "StoreLockedError",
     "StoreOutdatedError",
-    "Training",
     "UnknownEventError",
     "Watch",
     "neural_linear",

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoolib.agents.policies import greedy, with_floor
-from zoolib.service.store.registry import Store
+from zoolib.service.store import Store
 
 FALLBACK = "fallback: epsilon-greedy"
 FALLBACK_FLOOR = 0.1  # share of its choices that are uniform
+FALLBACK_REWARDS = 10_000  # the newest rewards, from which it takes click rates
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,21 @@ class Health:
 
 
 class Breaker:
-    """Counts a model's failures in a row; from `patience` of them on, the model rests until the next check.
+    """Counts a model's failures in a row; from `patience` of them on, the model rests until a check passes.
 
-    Checks are `pause` seconds apart, whether the model serves or rests.
+    Checks are `pause` seconds apart, whether the model serves or rests. A model that rested then has one
+    try.
     """
 
     def __init__(self, patience: int, pause: float) -> None:
         self.patience, self.pause = patience, pause
-        self.failures, self.open = 0, False
-        self.reason = ""
+        self.failures, self.reason = 0, ""
         self._checked: float | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether the model is left alone."""
+        return self.failures >= self.patience
 
     def check_is_due(self, now: float) -> bool:
         """Whether it is time for a health check."""
@@ -51,33 +57,21 @@ class Breaker:
         return self._checked is None or not 0 <= now - self._checked < self.pause
 
     def checked(self, reason: str, now: float) -> None:
-        """Take in a health check: healthy if there is no reason why not."""
-        self.failures, self.open = 0, bool(reason)
+        """Take in a health check: passed if there is no reason why not."""
+        self.failures = (
+            self.patience if reason else min(self.failures, self.patience - 1)
+        )
         self.reason, self._checked = reason, now
 
     def tried(self, reason: str, now: float) -> None:
         """Take in an attempt to serve: a success if there is no reason why not."""
         self.failures = self.failures + 1 if reason else 0
         self.reason = reason
-        if self.failures >= self.patience and not self.open:
-            self.open, self._checked = True, now
+        if self.failures == self.patience:  # it rests from now on
+            self._checked = now
 
 
-class Fallback:
-    """A choice that needs no model and no features: mostly the products with the best click rate.
-
-    What is new in the store's log is counted before each choice.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self.store, self.seq = store, 0
-        self.visits, self.rewards = np.zeros((2, store.n_arms))
-
-    def probabilities(self) -> NDArray[np.float64]:
-        """Return the probabilities to draw an arm with, shape (K,)."""
-        for arm, n, total, last in self.store.arm_totals(after=self.seq):
-            self.visits[arm] += n
-            self.rewards[arm] += total
-            self.seq = max(self.seq, last)
-        rates = self.rewards / np.maximum(self.visits, 1)
-        return with_floor(greedy(rates), FALLBACK_FLOOR)
+def fallback_probabilities(store: Store) -> NDArray[np.float64]:
+    """Return a policy (K,) that needs no model: mostly the products with the best click rate of late."""
+    visits, rewards = store.arm_totals(FALLBACK_REWARDS)
+    return with_floor(greedy(rewards / np.maximum(visits, 1)), FALLBACK_FLOOR)

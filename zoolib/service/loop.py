@@ -13,30 +13,37 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from os import PathLike
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._support.checks import as_finite, as_probability, as_size
+from zoolib._support.checks import (
+    as_finite,
+    as_level,
+    as_probability,
+    as_size,
+)
 from zoolib.agents.base import Agent, Context
 from zoolib.agents.policies import draw
 from zoolib.monitoring import Alert
-from zoolib.service.context import ContextCache, Pseudonyms
-from zoolib.service.health import FALLBACK, Breaker, Fallback, Health
+from zoolib.service.database import StoreError
+from zoolib.service.health import FALLBACK, Breaker, Health, fallback_probabilities
 from zoolib.service.model import (
+    NOBODY,
     MakeAgent,
     Model,
     Recovery,
     choice_probabilities,
+    learns_from_rewards_alone,
     neural_linear,
     recover,
 )
 from zoolib.service.rollout import Review, Rollout
 from zoolib.service.settings import Settings
-from zoolib.service.store.registry import Store
-from zoolib.service.store.schema import StoreError
-from zoolib.service.training import Training, register, train
+from zoolib.service.store import Store
+from zoolib.service.training import register, train
 from zoolib.service.watching import Watch
 
 # What a broken version may raise; anything else is a mistake of the caller, or of this program.
@@ -45,6 +52,7 @@ TIMED = ("scores", "selection", "decision", "update", "acknowledgement")
 STREAM = 901  # the number of the stream that choices are drawn from
 TIMINGS_KEPT = 10_000
 ALERTS_KEPT = 100
+USERS_KEPT = 1_000  # whose features are in the cache
 
 
 @dataclass(frozen=True)
@@ -77,14 +85,16 @@ class BanditService:
     path : str or path
         The database file; made if there is none, with a new agent as version "v1".
     features : callable
-        Maps a user id to features (K, d); raises ValueError for an unknown user.
+        Maps a user id to features (K, d); raises ValueError for an unknown user. The last answers are
+        kept for up to a minute.
     n_arms, n_features : int
         K and d.
     key : bytes
         16 to 64 secret bytes for the pseudonyms of users; not stored.
     make_agent : callable, default neural_linear
-        Maps K, d and a seed to an agent that has learnt nothing: any linear or neural-linear agent. It
-        makes the first version and those of a retraining; versions in the database stay as they are.
+        Maps K, d and a seed to an agent that has learnt nothing: any linear or neural-linear agent, or
+        another one that learns from rewards alone and does not ask who the user is. It makes the first
+        version and those of a retraining; versions in the database stay as they are.
     settings : Settings, optional
         How the service decides, protects itself and judges.
     clock : callable, default time.time
@@ -139,32 +149,32 @@ class BanditService:
     ) -> None:
         self.settings = settings or Settings()
         self.make_agent, self.clock, self.timer = make_agent, clock, timer
-        self._healthy = healthy or (lambda: True)
-        self._pseudonyms = Pseudonyms(key)
+        self._healthy, self._features = healthy or (lambda: True), features
+        self._context = lru_cache(USERS_KEPT)(self._look_up)
         self.seed = as_size("seed", seed, least=0)
-        self.store = Store(path, n_arms, n_features, self._pseudonyms.check)
-        try:
-            if not self.store.versions():
-                self._register_first()
-            self.rollout = Rollout(self.store, self.settings)
-        except BaseException:
-            self.store.close()
-            raise
-        shape = (self.store.n_arms, self.store.n_features)
-        self._contexts = ContextCache(features, shape)
-        # A stream of its own: drawn from the bare seed, choices would depend on who comes, if the
-        # caller draws the visitors from it. And another one after each restart.
-        self._rng = np.random.default_rng([self.seed, STREAM, self.store.last_event()])
         self.timings = {name: deque(maxlen=TIMINGS_KEPT) for name in TIMED}
         self._models: dict[str, Model] = {}
         self.recoveries: dict[str, Recovery] = {}
         self._breakers: dict[str, Breaker] = {}
         self._snapshot_trouble = ""
         self._watches, self._alerts = list(watches), deque[Alert](maxlen=ALERTS_KEPT)
-        for one in self._watches:
-            one.restore(self.store)
-        self._fallback = Fallback(self.store)
-        self._sync()
+        self.store = Store(path, n_arms, n_features, key)
+        try:
+            if not self.store.versions():
+                blob = Model(self._fresh(self.seed), 0).to_bytes()
+                now = self._now()
+                self.store.register(blob, 0, parent=None, created=now, validation={})
+            for one in self._watches:
+                if (kept := self.store.fact(one.fact)) is not None:
+                    one.restore(kept)
+        except BaseException:
+            self.store.close()
+            raise
+        # A stream of its own: drawn from the bare seed, choices would depend on who comes, if the
+        # caller draws the visitors from it. And another one after each restart.
+        self._rng = np.random.default_rng([self.seed, STREAM, self.store.last_event()])
+        self.rollout = Rollout(self.store, self.settings)
+        self._load()
 
     def __enter__(self) -> BanditService:
         return self
@@ -176,10 +186,6 @@ class BanditService:
         """Close the database."""
         self.store.close()
 
-    def _register_first(self) -> None:
-        blob = Model("v1", self._fresh(self.seed), 0).to_bytes()
-        self.store.register(blob, 0, parent=None, created=self._now(), validation={})
-
     def _fresh(self, seed: int) -> Agent:
         """Return a new agent, if it is one that can stand behind the counter."""
         k, d = self.store.n_arms, self.store.n_features
@@ -188,6 +194,11 @@ class BanditService:
         if any(getattr(agent, name, "") != value for name, value in wanted.items()):
             raise ValueError(
                 f"make_agent must return an agent of {k} arms, {d} features and a single world: got {agent!r}"
+            )
+        if not learns_from_rewards_alone(agent):
+            raise ValueError(
+                "make_agent must return an agent that learns from rewards alone, so that a replay of the "
+                f"log restores it, and not from what it shows: got {agent!r}"
             )
         return agent
 
@@ -206,10 +217,8 @@ class BanditService:
         """
         start = self.timer()
         now = self._now()
-        context = self._contexts(user_id, now)
-        user = self._pseudonyms.of(user_id)
-        if self.store.changed():
-            self._sync()
+        context = self._context(user_id, int(now // 60))
+        user = self.store.pseudonym(user_id)
         assigned = self.rollout.assign(user)
         version, probabilities = self._choose(assigned, context, now)
         drawn, probability = draw(probabilities, self._rng)
@@ -223,7 +232,17 @@ class BanditService:
 
     def version_of(self, user_id: Hashable) -> str:
         """Return the name of the version that a user is assigned to, until a rollout goes on."""
-        return self.rollout.assign(self._pseudonyms.of(user_id))
+        return self.rollout.assign(self.store.pseudonym(user_id))
+
+    def _look_up(self, user_id: Hashable, minute: int) -> Context:
+        """Return what an agent may see of a user: features (K, d), not the id. Each minute asks again."""
+        features = np.array(self._features(user_id), dtype=np.float32)
+        shape = self.store.n_arms, self.store.n_features
+        if features.shape != shape or not np.isfinite(features).all():
+            raise ValueError(
+                f"features must be finite and of shape {shape}: got shape {features.shape}"
+            )
+        return Context(NOBODY, features)
 
     def _choose(
         self, name: str, context: Context, now: float
@@ -231,37 +250,25 @@ class BanditService:
         """Return what chooses for a version's user, itself or the fallback, and its probabilities."""
         breaker = self._breaker(name)
         if breaker.check_is_due(now):
-            breaker.checked(self._trouble(name, context), now)
+            breaker.checked(self._complaint(), now)
         if not breaker.open:
             with self._trying(name):
-                probabilities, late = self._score(name, context)
-                breaker.tried(late, now)
+                agent, start = self._model(name).agent, self.timer()
+                probabilities = choice_probabilities(agent, context, self.settings)
+                seconds = self._took("scores", start)
+                late = seconds > self.settings.latency_limit
+                breaker.tried(
+                    f"scores took {1e3 * seconds:.1f} ms" if late else "", now
+                )
                 return name, probabilities  # late or not: the answer is there
-        return FALLBACK, self._fallback.probabilities()
+        return FALLBACK, fallback_probabilities(self.store)
 
-    def _score(self, name: str, context: Context) -> tuple[NDArray[np.float64], str]:
-        """Return a version's choice probabilities, and a complaint if they came late."""
-        model = self._model(name)
-        start = self.timer()
-        probabilities = choice_probabilities(model.agent, context, self.settings)
-        seconds = self._took("scores", start)
-        late = seconds > self.settings.latency_limit
-        return probabilities, f"scores took {1e3 * seconds:.1f} ms" if late else ""
-
-    def _trouble(self, name: str, context: Context) -> str:
-        """Return why a version is not healthy, or nothing; one quick answer of a few is enough."""
-        late = ""
+    def _complaint(self) -> str:
+        """Return why models shall not serve, or nothing."""
         try:
-            if not self._healthy():
-                return "the health check says no"
-            for _ in range(self.settings.patience):
-                _, late = self._score(name, context)
-                if not late:
-                    return ""
+            return "" if self._healthy() else "the health check says no"
         except Exception as error:  # of any kind: a check must not break the shop
-            self._models.pop(name, None)
-            return str(error) or type(error).__name__
-        return late
+            return _words(error)
 
     def _took(self, what: str, start: float) -> float:
         self.timings[what].append(self.timer() - start)
@@ -278,8 +285,7 @@ class BanditService:
             yield
         except FAILURES as error:
             self._models.pop(name, None)
-            reason = str(error) or type(error).__name__
-            self._breaker(name).tried(reason, self.clock())
+            self._breaker(name).tried(_words(error), self.clock())
         except BaseException:  # Ctrl-C, perhaps in the middle of an update
             self._models.pop(name, None)
             raise
@@ -300,88 +306,91 @@ class BanditService:
         event_id = as_size("event_id", event_id, least=0)
         reward = as_probability("reward", reward)
         seq = self.store.log_reward(event_id, reward, self._now())
-        self._learn()
+        for name in list(self._models):  # the others learn when they are loaded
+            with self._trying(name):
+                self._model(name)
         self._took("acknowledgement", start)
-        news = [model.seq - model.saved for model in self._models.values()]
-        if max(news, default=0) >= self.settings.snapshot_every:
+        if seq % self.settings.snapshot_every == 0:
             try:
                 self.snapshot()
                 self._snapshot_trouble = ""
             except StoreError as error:
-                # The reward is safe without it; the next one tries again.
+                # The reward is safe without it: a recovery replays more until one succeeds.
                 self._snapshot_trouble = str(error)
         return seq
-
-    def _learn(self) -> None:
-        """Bring the versions in memory up to date with the log; what cannot learn is loaded again later."""
-        for name, model in list(self._models.items()):
-            start = self.timer()
-            with self._trying(name):
-                if model.catch_up(self.store):
-                    self._took("update", start)
 
     # ---- Remember
 
     def _model(self, name: str) -> Model:
-        """Return a version that serves, from the disk if it is not in memory."""
+        """Return a version that serves, up to date with the log; from the disk if it is not in memory."""
         if name not in self._models:
             self._models[name], self.recoveries[name] = recover(
                 self.store, name, self.seed
             )
+        start = self.timer()
+        if self._models[name].catch_up(self.store):
+            self._took("update", start)
         return self._models[name]
 
-    def _sync(self) -> None:
-        """Follow the registry and the log, whoever wrote in them."""
-        self.rollout.reload()
-        for kept in (self._models, self._breakers):
-            for name in set(kept) - set(self.rollout.names):
-                del kept[name]
-        for name in self.rollout.names:
+    def _load(self) -> None:
+        """Have the versions that serve in memory before a user comes, and no others."""
+        names = self.rollout.names
+        for retired in set(self._models) - set(names):
+            del self._models[retired]
+        for name in names:
             with self._trying(name):
                 self._model(name)
-        self._learn()
 
     def snapshot(self) -> None:
-        """Write down every version that has learnt since its last snapshot."""
+        """Write down what each version in memory has learnt."""
         for name, model in list(self._models.items()):
-            if model.seq == model.saved:
-                continue
             blob = None
             with self._trying(name):
                 blob = model.to_bytes()
             if blob:  # else what went wrong in memory is never on the disk
                 self.store.save_snapshot(name, model.seq, blob)
-                model.saved = model.seq
 
     def agent(self, name: str) -> Agent:
         """Return the agent of a version that serves: the one in memory, not a copy."""
         return self._model(name).agent
 
     def learnt(self, replayed: bool = False) -> dict[str, bytes]:
-        """Return what each version in memory has learnt: by its name, the same bytes for the same rewards.
+        """Return what each version that serves has learnt: by its name, the same bytes for the same rewards.
 
         With `replayed` the bytes are what a replay of all that is retained gives instead.
         """
-        if not replayed:
-            return {name: model.to_bytes() for name, model in self._models.items()}
         return {
-            name: recover(self.store, name, from_first=True)[0].to_bytes()
-            for name in self._models
+            name: (
+                recover(self.store, name, from_first=True)[0]
+                if replayed
+                else self._model(name)
+            ).to_bytes()
+            for name in self.rollout.names
         }
 
     # ---- Renew
 
-    def retrain(self, training: Training | None = None) -> str:
+    def retrain(self, held_out: float = 0.3, epochs: int = 10, seed: int = 0) -> str:
         """Train, validate and register a candidate on the log; return its name.
 
         Training and validation share no event: the candidate learns the older part of the log, and the
         newer part judges it. Whether it passed stands in ``store.version(name).validation``. A loss that is
         not finite raises FloatingPointError.
+
+        Parameters
+        ----------
+        held_out : float, default 0.3
+            Fraction of the rewarded events, the newest, that is kept for the validation.
+        epochs : int, default 10
+            Passes through the others, for agents that train a network. An agent without one learns them
+            one by one.
+        seed : int, default 0
+            Handed to `make_agent`: seed of initial weights and of what the agent leaves to chance.
         """
-        training = training or Training()
-        agent, log = self._fresh(training.seed), self.store.log()
-        cut = len(log) - int(training.held_out * len(log))
-        candidate = train(agent, log.where(slice(None, cut)), training)
+        held_out, epochs = as_level("held_out", held_out), as_size("epochs", epochs)
+        agent, log = self._fresh(as_size("seed", seed, least=0)), self.store.log()
+        cut = len(log) - int(held_out * len(log))
+        candidate = train(agent, log.where(slice(None, cut)), epochs)
         newer = log.where(slice(cut, None))
         running = self.rollout.active
         return register(
@@ -398,30 +407,41 @@ class BanditService:
             serves, or another rollout is under way.
         """
         self.rollout.begin(name)
-        self._sync()
+        self._load()
 
     def review_rollout(self) -> Review:
         """Judge the rollout: see `Rollout.review`. A version that does not work is rolled back at once."""
         rolling = self.rollout.rolling
         breaker = self._breaker(rolling.name) if rolling else None
-        review = self.rollout.review(breaker.reason if breaker and breaker.open else "")
-        self._sync()
+        broken = breaker.reason if breaker and breaker.open else ""
+        review = self.rollout.review(broken)
+        self._load()
         return review
 
     # ---- Look after
 
     def check_health(self) -> Health:
         """Tell how the service is."""
-        problems = {n: b.reason for n, b in self._breakers.items() if b.reason}
+        reasons = {name: self._breaker(name).reason for name in self.rollout.names}
+        problems = {name: reason for name, reason in reasons.items() if reason}
         if self._snapshot_trouble:
             problems["snapshot"] = self._snapshot_trouble
         messages = tuple(alert.message for alert in self._alerts)
         return Health(problems, self.store.counters(), messages)
 
     def watch(self) -> list[Alert]:
-        """Feed the monitors with what was rewarded since the last time; return their alerts."""
-        alerts = [alert for one in self._watches for alert in one.update(self.store)]
-        self.store.remember({one.fact: one.state() for one in self._watches})
+        """Feed the monitors with what was rewarded since the last time; return their alerts.
+
+        Should this fail, no monitor has moved on: the next call returns the same alerts.
+        """
+        before = [one.state() for one in self._watches]
+        try:
+            alerts = [a for one in self._watches for a in one.update(self.store)]
+            self.store.remember({one.fact: one.state() for one in self._watches})
+        except BaseException:
+            for one, state in zip(self._watches, before, strict=True):
+                one.restore(state)
+            raise
         self._alerts += alerts
         return alerts
 
@@ -438,15 +458,21 @@ class BanditService:
         What an agent has learnt from them, a term in two sums, stays in it; a retrained version knows
         nothing of them.
         """
-        self._contexts.forget(user_id)
-        return self._delete(user=self._pseudonyms.of(user_id))
+        self._context.cache_clear()
+        return self._delete(user=self.store.pseudonym(user_id))
 
     def _delete(self, **which: float | bytes) -> int:
-        versions = self.store.versions("candidate", "rolling", "active")
-        models = [recover(self.store, version.name)[0] for version in versions]
-        snapshots = [(model.name, model.seq, model.to_bytes()) for model in models]
+        def snapshots() -> Iterator[tuple[str, int, bytes]]:
+            for version in self.store.versions("candidate", "rolling", "active"):
+                if version.state != "candidate" or version.validation.get("passed"):
+                    model, _ = recover(self.store, version.name)
+                    yield version.name, model.seq, model.to_bytes()
+
         gone = self.store.delete_events(snapshots, **which)
         self._models.clear()
-        self._fallback = Fallback(self.store)
-        self._sync()
+        self._load()
         return gone
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -17,9 +17,11 @@ from zoolib._support.generators import Uniforms
 from zoolib._support.state import from_bytes, to_bytes
 from zoolib.agents.base import Agent, Context
 from zoolib.agents.policies import with_floor
+from zoolib.service.database import StoreCorruptError
 from zoolib.service.settings import Settings
-from zoolib.service.store.registry import Store
-from zoolib.service.store.schema import StoreCorruptError
+from zoolib.service.store import Store
+
+NOBODY = -1  # stands for the user's id in what an agent sees
 
 # Maps numbers of arms and features and a seed to an agent that has learnt nothing.
 MakeAgent = Callable[[int, int, int], Agent]
@@ -60,22 +62,15 @@ def choice_probabilities(
 class Model:
     """A version that serves or is about to: an agent, and the last reward `seq` that it has learnt."""
 
-    def __init__(self, name: str, agent: Agent, seq: int) -> None:
-        self.name, self.agent, self.seq = name, agent, seq
-        self.saved = seq  # the last reward in its newest snapshot
-
-    def learn(
-        self, seq: int, features: NDArray[np.float32], arm: int, reward: float
-    ) -> None:
-        """Take in the reward of an arm, shown in a context with features (K, d)."""
-        self.agent.update(Context(0, features), arm, reward)
-        self.seq = seq
+    def __init__(self, agent: Agent, seq: int) -> None:
+        self.agent, self.seq = agent, seq
 
     def catch_up(self, store: Store) -> int:
         """Learn what the log holds beyond `seq`; return the number of rewards."""
         learnt = 0
-        for row in store.rewards_after(self.seq):
-            self.learn(*row)
+        for seq, features, arm, reward in store.rewards_after(self.seq):
+            self.agent.update(Context(NOBODY, features), arm, reward)
+            self.seq = seq
             learnt += 1
         return learnt
 
@@ -91,13 +86,11 @@ class Model:
         return to_bytes(state)
 
     @classmethod
-    def from_bytes(
-        cls, name: str, blob: bytes, seq: int, seed: np.random.SeedSequence
-    ) -> Model:
+    def from_bytes(cls, blob: bytes, seq: int, seed: np.random.SeedSequence) -> Model:
         """Return a version that has learnt the same, with random numbers from a new seed."""
         state = from_bytes(blob)
         state["learned"]["uniforms"] = Uniforms(seed, None).state()
-        return cls(name, Agent.from_state(state), seq)
+        return cls(Agent.from_state(state), seq)
 
 
 @dataclass(frozen=True)
@@ -129,7 +122,7 @@ def recover(
     why = "there is none"
     for damaged, (seq, blob) in enumerate(snapshots):
         try:
-            model = Model.from_bytes(name, blob, seq, numbers)
+            model = Model.from_bytes(blob, seq, numbers)
         except (ValueError, TypeError) as error:
             why = str(error)
             continue
@@ -137,3 +130,12 @@ def recover(
     raise StoreCorruptError(
         f"database {store.path} holds no good snapshot of {name}: {why}"
     )
+
+
+def learns_from_rewards_alone(agent: Agent) -> bool:
+    """Tell whether a choice leaves nothing behind in an agent but random numbers drawn."""
+    shape = agent.n_arms, agent.n_features
+    before = Model(agent, 0).to_bytes()
+    twin = Model.from_bytes(before, 0, np.random.SeedSequence(0))
+    twin.agent.propensities(Context(NOBODY, np.zeros(shape, np.float32)))
+    return twin.to_bytes() == before

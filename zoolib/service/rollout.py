@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from zoolib.service.settings import Settings
-from zoolib.service.store.registry import Store, Version
+from zoolib.service.store import Store, Version
 
 STAGES = (5, 20, 50, 100)
 
@@ -82,61 +82,59 @@ def p_value_worse(
 
 
 class Rollout:
-    """Who is served by which version, and when that changes; `reload` shows what has changed.
-
-    Attributes
-    ----------
-    active : str
-        Name of the version that serves.
-    rolling : Version or None
-        The one that is being rolled out next to it.
-    """
+    """Who is served by which version, and when that changes."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self.store, self.settings = store, settings
-        self.reload()
 
-    def reload(self) -> None:
-        """Read the registry again."""
-        versions = self.store.versions("active", "rolling")
-        (self.active,) = [v.name for v in versions if v.state == "active"]
-        self.rolling: Version | None = next(
-            (v for v in versions if v.state == "rolling"), None
-        )
+    def versions(self) -> tuple[Version, Version | None]:
+        """Return the version that serves, and the one that is being rolled out next to it, if any."""
+        serving = {v.state: v for v in self.store.versions("active", "rolling")}
+        return serving["active"], serving.get("rolling")
 
     @property
     def names(self) -> list[str]:
         """Versions that serve."""
-        return [self.active] + ([self.rolling.name] if self.rolling else [])
+        return [version.name for version in self.versions() if version]
+
+    @property
+    def active(self) -> str:
+        """Name of the version that serves."""
+        return self.versions()[0].name
+
+    @property
+    def rolling(self) -> Version | None:
+        """The version that is being rolled out next to it."""
+        return self.versions()[1]
 
     def assign(self, user: bytes) -> str:
         """Return the version of a user."""
-        rolling = self.rolling
+        active, rolling = self.versions()
         if rolling and bucket(user, rolling.name) < rolling.share:
             return rolling.name
-        return self.active
+        return active.name
 
     def begin(self, name: str) -> None:
         """Give a validated candidate its first users: see `BanditService.begin_rollout`."""
         version = self.store.version(name)
+        active, rolling = self.versions()
         figures = version.validation
         if version.state != "candidate":
             why = f"name must be of a candidate: {name} is {version.state}"
         elif not figures.get("passed"):
             reason = figures.get("reason", "was never validated")
             why = f"{name} may not be rolled out: {reason}"
-        elif (against := figures.get("against")) != self.active:
+        elif (against := figures.get("against")) != active.name:
             why = (
-                f"{name} was validated against {against}, but {self.active} is active: "
+                f"{name} was validated against {against}, but {active.name} is active: "
                 "validate it again"
             )
-        elif self.rolling:
-            why = f"{self.rolling.name} is being rolled out: one at a time"
+        elif rolling:
+            why = f"{rolling.name} is being rolled out: one at a time"
         else:
-            why = ""
-        if why:
-            raise PromotionRefusedError(why)
-        self.store.move((name, "rolling", STAGES[0], ""))
+            self.store.move((version, "rolling", STAGES[0], ""))
+            return
+        raise PromotionRefusedError(why)
 
     def review(self, broken: str = "") -> Review:
         """Judge the stage if enough visits are in: go on, swap the versions, or roll back.
@@ -145,12 +143,13 @@ class Rollout:
         test rejects gives more false alarms than the level says. If there is a reason why the version that
         is rolled out is `broken`, it is rolled back without a test.
         """
-        rolling = self.rolling
+        active, rolling = self.versions()
         if rolling is None:
             raise PromotionRefusedError("no version is being rolled out")
         if broken:
-            return Review(self._roll_back(broken))
-        names = (rolling.name, self.active)
+            self.store.move((rolling, "retired", 0, broken))
+            return Review("rolled back")
+        names = (rolling.name, active.name)
         sides = [self.store.clicks_by_user(name, rolling.since) for name in names]
         totals = [side.sum(axis=0) for side in sides]
         visits = tuple(int(n) for n, _ in totals)
@@ -158,20 +157,16 @@ class Rollout:
         if min(visits) < self.settings.guard_visits or min(map(len, sides)) < 2:
             return Review("waiting", rates, visits)
         p_value = p_value_worse(*sides)
-        if p_value < self.settings.guard_level:
-            note = f"guardrail: {rates[0]:.3f} against {rates[1]:.3f}"
-            return Review(self._roll_back(note), rates, visits, p_value)
-        return Review(self._advance(rolling), rates, visits, p_value)
-
-    def _roll_back(self, note: str) -> str:
-        self.store.move((self.rolling.name, "retired", 0, note))
-        return "rolled back"
-
-    def _advance(self, rolling: Version) -> str:
         share = STAGES[STAGES.index(rolling.share) + 1]
-        if share < STAGES[-1]:
-            self.store.move((rolling.name, "rolling", share, ""))
-            return "advanced"
-        replaced = (self.active, "retired", 0, f"replaced by {rolling.name}")
-        self.store.move(replaced, (rolling.name, "active", share, ""))
-        return "promoted"
+        if p_value < self.settings.guard_level:
+            outcome = "rolled back"
+            note = f"guardrail: {rates[0]:.3f} against {rates[1]:.3f}"
+            self.store.move((rolling, "retired", 0, note))
+        elif share < STAGES[-1]:
+            outcome = "advanced"
+            self.store.move((rolling, "rolling", share, ""))
+        else:
+            outcome = "promoted"
+            replaced = (active, "retired", 0, f"replaced by {rolling.name}")
+            self.store.move(replaced, (rolling, "active", share, ""))
+        return Review(outcome, rates, visits, p_value)

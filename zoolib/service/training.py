@@ -6,21 +6,18 @@ everything is done; a process killed before that leaves no trace.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zoolib._support.checks import as_level, as_size
 from zoolib._support.threads import one_thread
 from zoolib.agents.base import Agent, Context
 from zoolib.experiments import offpolicy
 from zoolib.experiments.estimates import Estimate, mean_interval
-from zoolib.service.model import Model, choice_probabilities
+from zoolib.service.model import NOBODY, Model, choice_probabilities
 from zoolib.service.settings import Settings
-from zoolib.service.store.events import EventLog
-from zoolib.service.store.registry import Store
+from zoolib.service.store import EventLog, Store
 
 # A log whose importance weights are this surely away from a mean of 1 has wrong propensities.
 WEIGHT_LEVEL = 0.9999
@@ -28,48 +25,23 @@ WEIGHT_LEVEL = 0.9999
 MOST_JUDGED = 10_000
 
 
-@dataclass(frozen=True)
-class Training:
-    """How a candidate is trained.
-
-    Attributes
-    ----------
-    held_out : float
-        Fraction of the rewarded events, the newest, that is kept from training for the validation.
-    epochs : int
-        Passes through the others, for agents that train a network. An agent without one learns them one
-        by one.
-    seed : int
-        Handed to `make_agent`: seed of initial weights and of what the agent leaves to chance.
-    """
-
-    held_out: float = 0.3
-    epochs: int = 10
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        as_size("epochs", self.epochs)
-        as_level("held_out", self.held_out)
-        as_size("seed", self.seed, least=0)
-
-
 @one_thread()
-def train(agent: Agent, log: EventLog, training: Training) -> Model:
+def train(agent: Agent, log: EventLog, epochs: int = 10) -> Model:
     """Teach an agent that has learnt nothing yet a log of rewarded events.
 
-    If it has a method `fit`, its network is trained on the log as a table and its posterior built from it;
-    else it learns reward by reward. A loss that is not finite raises FloatingPointError.
+    If it has a method `fit`, its network is trained on the log as a table, in so many passes, and its
+    posterior built from it; else it learns reward by reward. A loss that is not finite raises
+    FloatingPointError.
     """
     if len(log) == 0:
         raise ValueError("log must hold rewarded events: got none")
-    model = Model("candidate", agent, int(log.seq[-1]))
     if hasattr(agent, "fit"):
-        agent.fit(log.played, log.reward, epochs=training.epochs)
-        return model
-    rows = zip(log.seq, log.context, log.arm, log.reward, strict=True)
-    for seq, context, arm, reward in rows:
-        model.learn(int(seq), log.features[context], int(arm), float(reward))
-    return model
+        agent.fit(log.played, log.reward, epochs=epochs)
+    else:
+        rows = zip(log.context, log.arm, log.reward, strict=True)
+        for context, arm, reward in rows:
+            agent.update(Context(NOBODY, log.features[context]), arm, reward)
+    return Model(agent, int(log.seq[-1]))
 
 
 def validate(
@@ -96,8 +68,8 @@ def validate(
         return figures | {"reason": f"only {len(mine)} held-out events of {running}"}
     target, rows = _policy_and_rows(agent, mine, settings)
     logged = offpolicy.Log(
-        mine.arm, mine.reward, mine.propensity, mine.version, target.shape[1]
-    ).of_version(running)
+        mine.arm, mine.reward, mine.propensity, running, target.shape[1]
+    )
     # The outcome model is fitted to the held-out rewards: the candidate's own beliefs are on trial.
     predicted = offpolicy.cross_fit(logged, rows).clip(0, 1)
     value = offpolicy.doubly_robust(logged, target, predicted)
@@ -147,7 +119,9 @@ def _policy_and_rows(
     """Return what a candidate would choose (n, K), and its rows z (n, K, ·); each context is asked once."""
     ours, context = np.unique(log.context, return_inverse=True)
     tables = log.features[ours]
-    policies = [choice_probabilities(agent, Context(0, x), settings) for x in tables]
+    policies = [
+        choice_probabilities(agent, Context(NOBODY, x), settings) for x in tables
+    ]
     embed = getattr(agent, "embed", lambda x: x)
     rows = np.array([embed(x) for x in tables])
     return np.array(policies)[context], rows[context]

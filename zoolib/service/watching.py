@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from zoolib.monitoring import Alert, Monitor
 from zoolib.service.health import FALLBACK
-from zoolib.service.store.events import EventLog
-from zoolib.service.store.registry import Store
+from zoolib.service.store import EventLog, Store
 
 
 class Watch:
@@ -34,16 +33,15 @@ class Watch:
         self.monitor, self.columns = monitor, columns
         self.fact, self.seq = f"monitor: {monitor.name}", 0
 
-    def restore(self, store: Store) -> None:
-        """Go on where the database says that the monitor was."""
-        if (kept := store.fact(self.fact)) is not None:
-            state = json.loads(kept)
-            self.monitor.restore(state["monitor"])
-            self.seq = state["seq"]
-
     def state(self) -> str:
         """Return what `restore` reads."""
         return json.dumps({"seq": self.seq, "monitor": self.monitor.state()})
+
+    def restore(self, state: str) -> None:
+        """Go on where a watch on the same monitor was when its `state` was taken."""
+        kept = json.loads(state)
+        self.monitor.restore(kept["monitor"])
+        self.seq = kept["seq"]
 
     def update(self, store: Store) -> list[Alert]:
         """Read on, and return the alerts."""

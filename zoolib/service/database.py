@@ -9,8 +9,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from zoolib._support.checks import as_size
-
 SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE counters (name TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT;
@@ -56,6 +54,12 @@ CREATE TABLE snapshots (
 LAYOUT = 2  # grows with every change of the tables or of what their blobs mean
 TIMEOUT = 5.0  # seconds to wait for another process that writes
 APPLICATION_ID = 0x5A4F4F31  # "ZOO1": tells our files from other SQLite files
+PRAGMAS = (
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "foreign_keys = ON",
+    "secure_delete = ON",  # what is deleted is overwritten
+)
 
 
 class StoreError(RuntimeError):
@@ -88,27 +92,15 @@ ERRORS = {
 
 
 class Database:
-    """A file of this service: opened, checked, and changed in transactions.
+    """A file of this service: opened or made, checked, and changed in transactions."""
 
-    It is made if there is none, and remembers its numbers of arms and features and a digest that tells
-    whether a secret key is the same.
-    """
-
-    def __init__(
-        self,
-        path: str | PathLike[str],
-        n_arms: int,
-        n_features: int,
-        key_check: str,
-    ) -> None:
+    def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
-        self.n_arms = as_size("n_arms", n_arms)
-        self.n_features = as_size("n_features", n_features)
         with self._errors():
             self._db = sqlite3.connect(self.path, TIMEOUT, isolation_level=None)
         try:
             with self._errors():
-                self._open(key_check)
+                self._open()
         except BaseException:
             self._db.close()
             raise
@@ -117,40 +109,28 @@ class Database:
         """Close the file."""
         self._db.close()
 
-    def _open(self, key_check: str) -> None:
+    def _open(self) -> None:
         damage = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
         if damage != "ok":
             raise StoreCorruptError(f"database {self.path} is damaged: {damage}")
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")
-        self._db.execute("PRAGMA foreign_keys = ON")
-        self._db.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
-        made_with = {
-            "n_arms": str(self.n_arms),
-            "n_features": str(self.n_features),
-            "key": key_check,
-        }
+        if not self._is_empty():
+            self._check_layout()  # before anything is changed
+        for pragma in PRAGMAS:
+            self._db.execute(f"PRAGMA {pragma}")
         with self.transaction() as db:
-            if not db.execute("SELECT 1 FROM sqlite_master").fetchone():
+            if self._is_empty():
                 for statement in SCHEMA.split(";\n"):
                     db.execute(statement)
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 db.execute(f"PRAGMA user_version = {LAYOUT}")
-                db.executemany("INSERT INTO facts VALUES (?, ?)", made_with.items())
-            self._check_layout(db)
-            known = dict(db.execute("SELECT name, value FROM facts"))
-        for name, value in made_with.items():
-            if known[name] != value:
-                shown = "" if name == "key" else f" {known[name]}: got {value}"
-                raise ValueError(
-                    f"{name} must be what {self.path} was made with{shown}"
-                )
-        self._seen = self._data_version()
 
-    def _check_layout(self, db: sqlite3.Connection) -> None:
-        if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+    def _is_empty(self) -> bool:
+        return not self._db.execute("SELECT 1 FROM sqlite_master").fetchone()
+
+    def _check_layout(self) -> None:
+        if self._rows("PRAGMA application_id") != [(APPLICATION_ID,)]:
             raise StoreCorruptError(f"{self.path} is no database of this service")
-        layout = db.execute("PRAGMA user_version").fetchone()[0] or 1
+        layout = self._rows("PRAGMA user_version")[0][0] or 1
         if layout != LAYOUT:
             raise StoreOutdatedError(
                 f"database {self.path} has layout {layout}, and this version of zoolib reads layout {LAYOUT}: "
@@ -188,34 +168,3 @@ class Database:
     def _rows(self, sql: str, *values: Any) -> list[tuple]:
         with self._errors():
             return self._db.execute(sql, values).fetchall()
-
-    def _data_version(self) -> int:
-        return self._rows("PRAGMA data_version")[0][0]
-
-    def changed(self) -> bool:
-        """Whether another connection has written since this was asked last."""
-        before, self._seen = self._seen, self._data_version()
-        return self._seen != before
-
-    def fact(self, name: str) -> str | None:
-        """Return what was remembered under a name, None if nothing was."""
-        found = self._rows("SELECT value FROM facts WHERE name = ?", name)
-        return found[0][0] if found else None
-
-    def remember(self, facts: dict[str, str]) -> None:
-        """Remember texts under their names, all in one transaction."""
-        with self.transaction() as db:
-            db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
-
-    def counters(self) -> dict[str, int]:
-        """Return what was counted since the file was made, rejected rewards for example."""
-        return dict(self._rows("SELECT name, count FROM counters ORDER BY name"))
-
-
-def count(db: sqlite3.Connection, name: str) -> None:
-    """Add one to a counter, within a transaction."""
-    db.execute(
-        "INSERT INTO counters VALUES (?, 1)"
-        " ON CONFLICT (name) DO UPDATE SET count = count + 1",
-        (name,),
-    )
