@@ -116,12 +116,12 @@ Interactive.register("playground", (figure, data) => {
     const lines = data.personas.map((name, i) => element("tr", {}, named("row", name), ...cells[i]));
     tables.append(element("table", { class: "interactive-tiles" }, element("caption", {}, label),
       element("thead", {}, head), element("tbody", {}, ...lines)));
-    return (shown, best) => cells.forEach((line, persona) => {
+    return (shown, arena) => cells.forEach((line, persona) => {
       const counts = shown.subarray(persona * nCategories, (persona + 1) * nCategories);
       const total = sum(counts);
       line.forEach((cell, category) => {
         const share = total ? counts[category] / total : 0;
-        const isBest = category === best[persona];
+        const isBest = category === arena.bestCategory(persona);
         const heard = isBest ? [element("span", { class: "visually-hidden" }, ", the oracle's")] : [];
         cell.replaceChildren(total ? number(Math.round(100 * share)) : "–", ...heard);
         cell.style.setProperty("--share", `${Math.round(50 * share)}%`);
@@ -248,7 +248,7 @@ Interactive.register("playground", (figure, data) => {
     tiles.forEach((fill, k) => {
       const shown = new Int32Array(nPersonas * nCategories);
       counted.forEach((game) => game.shown[k].forEach((n, cell) => (shown[cell] += n)));
-      fill(shown, games[0].arena.bestCategory);
+      fill(shown, games[0].arena);
     });
   }
 
