@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from bs4 import BeautifulSoup
@@ -63,17 +63,6 @@ FORMATTER = HTMLFormatter(
     void_element_close_prefix="",
     empty_attributes_are_booleans=True,
 )
-ROOT_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>{title}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="refresh" content="0; url={first}">
-</head>
-<body><p><a href="{first}">{title}</a></p></body>
-</html>
-"""
 
 
 def repair_markup(page: BeautifulSoup, file: Path) -> None:
@@ -177,7 +166,7 @@ def written_pages(folder: Path) -> Iterable[Path]:
 
 
 def finish(app: Sphinx, exception: Exception | None) -> None:
-    """Repair all pages, and write the page at the root, which leads to the first one."""
+    """Repair all pages."""
     if exception or app.builder.format != "html":
         return
     folder = Path(app.outdir)
@@ -185,10 +174,6 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
         repair_page(file)
     for styles in folder.glob("_static/styles/pydata-sphinx-theme.css"):
         drop_icons(styles)
-    first = PurePosixPath(app.builder.get_target_uri(app.config.root_doc))
-    if app.builder.name == "html" and str(first) != "index.html":
-        text = ROOT_PAGE.format(title=app.config.html_title, first=first)
-        (folder / "index.html").write_text(text, encoding="utf-8")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
