@@ -153,7 +153,7 @@ def _head(
         for page, article in articles.items()
     ]
     own = (Path(__file__).parent / "print.css").read_text(encoding="utf-8")
-    mathjax = _from(folder, html / "_static" / "tex-svg.js")
+    mathjax = _from(folder, html / "mathjax" / "tex-svg.js")
     return f"""<!DOCTYPE html>
 <html lang="{book.language}" data-theme="light" data-mode="light">
 <head>

@@ -140,7 +140,3 @@ def options(page, label):
 def number_in(text, pattern):
     """The number that a pattern finds in a text."""
     return float(re.search(pattern, text)[1].replace(",", ""))
-
-
-def dark_or_light(page):
-    return page.evaluate("document.documentElement.dataset.theme")
