@@ -22,7 +22,7 @@ class FigurePage:
         return json.loads(self.figure.locator("> script").inner_text())
 
     def summary(self):
-        return self.figure.locator(".interactive-summary").inner_text()
+        return self.figure.locator("[aria-live=polite]").inner_text()
 
     def controls(self):
         found = self.figure.locator("input, select, button").all()
