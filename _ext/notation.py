@@ -31,7 +31,6 @@ TABLE = """
 ````{list-table}
 :class: notation
 :header-rows: 1
-:widths: 16 48 36
 * - Symbol
   - Meaning
   - In code
@@ -80,7 +79,7 @@ def listing(source: Source) -> list[str]:
 
     text = ""
     for chapter in source.chapters:
-        text += f"\n# {chapter.title}\n"
+        text += f"\n## {chapter.title}\n"
         if chapter.symbols:
             text += TABLE + "".join(map(row, chapter.symbols)) + "````\n"
         passages = []
@@ -91,7 +90,7 @@ def listing(source: Source) -> list[str]:
         if passages:
             text += paragraph("In single passages: " + "; ".join(passages))
     axes = "; ".join(f"`{name}` {text}" for name, text in source.axes.items())
-    text += "\n# Axes that have a name and no symbol\n" + paragraph(axes)
+    text += "\n## Axes that have a name and no symbol\n" + paragraph(axes)
     return text.splitlines()
 
 

@@ -423,8 +423,12 @@ def book(tmp_path):
 
 def test_the_page_leads_from_a_symbol_to_where_it_is_introduced(book):
     warnings, page = book()
-    html = BeautifulSoup(page, "html.parser").find("table", class_="notation")
     assert warnings == ""
+    html = BeautifulSoup(page, "html.parser")
+    assert html.h1.text.startswith("Notation")
+    assert html.select_one("h1 ~ section > h2").text.startswith("First")
+    html = html.find("table", class_="notation")
+    assert not html.find("col")  # styles say how wide columns are
     assert [cell.text.strip() for cell in html.thead.find_all("th")] == [
         "Symbol",
         "Meaning",
