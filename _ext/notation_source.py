@@ -114,12 +114,6 @@ class Source:
         # On these pages a symbol needs an entry for its place.
         self.pages = {w.partition("#")[0] for e in self.entries for w in e.where}
 
-    @cached_property
-    def axis_names(self) -> set[str]:
-        """What a shape in a docstring may be made of."""
-        names = {name for entry in self.dimensions.values() for name in entry.names}
-        return names | set(self.axes)
-
     def knows(self, symbol: Symbol) -> bool:
         """Whether a symbol needs no entry, or has one for any place."""
         return symbol.name in self.free or bool(
