@@ -2,7 +2,7 @@
 
 ``zoolib.claim`` leaves a record in the notebook. The role ``{claim}`key``` prints its value, ``{claim}`key
 interval``` its interval; both link to the cell that checked the claim, and their title, which
-`scripts/claim_tips.js` shows as a tooltip, holds interval, bound and worlds. An interval that stands alone in
+`scripts/claims.js` shows as a tooltip, holds interval, bound and worlds. An interval that stands alone in
 its brackets is for print and notebooks: on the screen the tooltip has it. An unknown key is a warning: it
 breaks the build. Cells lose the lines that `claim` printed, and those that only check or draw are folded.
 
@@ -264,22 +264,12 @@ def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         )
 
 
-def add_scripts(
-    app: Sphinx, pagename: str, templatename: str, context: dict, doctree: object
-) -> None:
-    """Add the tooltips to pages with numbers of claims, and the filter to the page that lists them."""
-    body = context.get("body", "")
-    for mark, script in ("claim ", "claim_tips.js"), ("claims-controls", "claims.js"):
-        if f'class="{mark}' in body:
-            app.add_js_file(script, loading_method="defer")
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
     app.setup_extension("interactive")  # which brings the folder of scripts
     app.add_node(PendingNumber)
     app.add_role("claim", ClaimRole())
+    app.add_js_file("claims.js", loading_method="defer")
     app.connect("doctree-read", prepare)
     app.connect("env-updated", collect)
     app.connect("doctree-resolved", resolve)
-    app.connect("html-page-context", add_scripts)
     return {"parallel_read_safe": False, "parallel_write_safe": True}

@@ -23,10 +23,10 @@ from urllib.parse import urljoin
 import jupytext
 import nbformat
 from bs4 import BeautifulSoup, Tag
+from execution import has_cells
 from markdownify import ATX, MarkdownConverter
 from nbformat import NotebookNode
 from sphinx.application import Sphinx
-from sphinx.environment import BuildEnvironment
 
 ROOT = Path(__file__).resolve().parent.parent
 WHEEL = f"zoolib-{version('zoolib')}-py3-none-any.whl"
@@ -199,13 +199,6 @@ def notebook(page: Path, source: Path, about: str, address: str = "") -> Noteboo
     for number, cell in enumerate(made.cells, 1):
         cell.id = f"cell-{number}"  # the same in each build
     return made
-
-
-def has_cells(env: BuildEnvironment, docname: str) -> bool:
-    """Return whether a page has code cells."""
-    if docname not in env.all_docs:
-        return False
-    return "{code-cell}" in Path(env.doc2path(docname)).read_text(encoding="utf-8")
 
 
 def download(docname: str) -> str:

@@ -19,18 +19,37 @@ from pathlib import Path
 from claims import pages
 from docutils import nodes
 from docutils.statemachine import StringList
-from notation_source import Chapter, Entry, Source, Use, faults, introductions
+from notation_source import Entry, Source, Use, faults, introductions
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
-from sphinx.util.docutils import SphinxDirective
+from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 LOG = logging.getLogger(__name__)
 NAME = "notation.yml"
+TABLE = """
+````{list-table}
+:class: notation
+:header-rows: 1
+* - Symbol
+  - Meaning
+  - In code
+"""
 
 
 class PendingLink(nodes.Inline, nodes.TextElement):
     """What is to lead to where an entry is introduced, while pages are still being read."""
+
+
+class LinkRole(SphinxRole):
+    """``{introduced}`3 text``` leads to where entry 3 is introduced, whose title stands for a missing text."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        entry, _, text = self.text.partition(" ")
+        link = PendingLink(self.rawtext, entry=int(entry))
+        parsed, messages = self.inliner.parse(text, self.lineno, None, link)
+        link.extend(parsed)
+        return [link], messages
 
 
 class NotationDirective(SphinxDirective):
@@ -39,74 +58,44 @@ class NotationDirective(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         self.env.metadata[self.env.docname]["lists_notation"] = True
         self.env.note_dependency("".join(self.env.docname.rpartition("/")[:2]) + NAME)
-        source = source_of(self.env, self.env.docname)
-        self.numbers = {entry: n for n, entry in enumerate(source.entries)}
-        sections = [self._chapter(chapter) for chapter in source.chapters]
-        axes = "; ".join(f"`{name}` {text}" for name, text in source.axes.items())
-        names = self._section("Axes that have a name and no symbol")
-        names += nodes.paragraph("", "", *self._text(axes + "."), classes=["passages"])
-        return [*sections, names]
+        lines = StringList(listing(source_of(self.env, self.env.docname)), NAME)
+        box = nodes.Element()
+        self.state.nested_parse(lines, self.content_offset, box, match_titles=True)
+        return box.children
 
-    def _section(self, title: str) -> nodes.section:
-        section = nodes.section("", nodes.title("", title))
-        section["names"].append(nodes.fully_normalize_name(title))
-        self.state.document.note_implicit_target(section, section)
-        return section
 
-    def _chapter(self, chapter: Chapter) -> nodes.section:
-        section = self._section(chapter.title)
-        if chapter.symbols:
-            rows = [self._row(entry) for entry in chapter.symbols]
-            columns = [nodes.colspec(colwidth=width) for width in (16, 48, 36)]
-            heads = [nodes.paragraph("", t) for t in ("Symbol", "Meaning", "In code")]
-            head = nodes.row("", *(nodes.entry("", text) for text in heads))
-            parts = [*columns, nodes.thead("", head), nodes.tbody("", *rows)]
-            section += nodes.table(
-                "", nodes.tgroup("", *parts, cols=3), classes=["notation"]
-            )
-        if chapter.passages:
-            section += self._passages(chapter.passages)
-        return section
+def listing(source: Source) -> list[str]:
+    """Write what the source says, in MyST."""
+    number = {entry: n for n, entry in enumerate(source.entries)}
 
-    def _row(self, entry: Entry) -> nodes.row:
+    def row(entry: Entry) -> str:
         axes = r" \times ".join(entry.shape or [])
         facts = [entry.means, f"shape ${axes}$" if axes else "", entry.range]
         # A letter with another meaning elsewhere in its chapter says where it has this one.
-        only = [nodes.Text("; in "), self._link(entry)] if entry.at else []
-        cells = (
-            [self._link(entry, self._symbols(entry))],
-            [*self._text("; ".join(filter(None, facts))), *only],
-            self._text(", ".join(f"`{code}`" for code in entry.code)),
-        )
-        return nodes.row(
-            "", *(nodes.entry("", nodes.paragraph("", "", *cell)) for cell in cells)
-        )
+        facts += [f"in {{introduced}}`{number[entry]}`"] if entry.at else []
+        code = ", ".join(f"`{code}`" for code in entry.code)
+        symbol = f"{{introduced}}`{number[entry]} {entry.tex}`"
+        return f"* - {symbol}\n  - {'; '.join(filter(None, facts))}\n  - {code}\n"
 
-    def _passages(self, entries: list[Entry]) -> nodes.paragraph:
-        """Explain letters that serve one passage each: the link to it, which gets its title, and they."""
-        line = nodes.paragraph("", "In single passages: ", classes=["passages"])
-        for _, group in groupby(entries, key=lambda entry: entry.at[0]):
+    text = ""
+    for chapter in source.chapters:
+        text += f"\n## {chapter.title}\n"
+        if chapter.symbols:
+            text += TABLE + "".join(map(row, chapter.symbols)) + "````\n"
+        passages = []
+        for _, group in groupby(chapter.passages, key=lambda entry: entry.at[0]):
             said = list(group)
-            line += [nodes.Text("; " if len(line) > 1 else ""), self._link(said[0])]
-            for entry in said:
-                line += [nodes.Text(" "), *self._text(self._symbols(entry))]
-                line += [nodes.Text(" "), *self._text(entry.means)]
-                line += nodes.Text("," if entry is not said[-1] else "")
-        line += nodes.Text(".")
-        return line
+            letters = ", ".join(f"{entry.tex} {entry.means}" for entry in said)
+            passages.append(f"{{introduced}}`{number[said[0]]}` {letters}")
+        if passages:
+            text += paragraph("In single passages: " + "; ".join(passages))
+    axes = "; ".join(f"`{name}` {text}" for name, text in source.axes.items())
+    text += "\n## Axes that have a name and no symbol\n" + paragraph(axes)
+    return text.splitlines()
 
-    def _symbols(self, entry: Entry) -> str:
-        return ", ".join(f"${tex}$" for tex in entry.symbol)
 
-    def _link(self, entry: Entry, text: str = "") -> PendingLink:
-        return PendingLink("", "", *self._text(text), entry=self.numbers[entry])
-
-    def _text(self, text: str) -> list[nodes.Node]:
-        if not text:
-            return []
-        box = nodes.Element()
-        self.state.nested_parse(StringList([text], NAME), self.content_offset, box)
-        return box[0].children
+def paragraph(text: str) -> str:
+    return f"\n````{{rst-class}} passages\n{text}.\n````\n"
 
 
 def source_of(env: BuildEnvironment, page: str) -> Source:
@@ -116,22 +105,28 @@ def source_of(env: BuildEnvironment, page: str) -> Source:
 
 
 def note_uses(app: Sphinx, doctree: nodes.document) -> None:
-    """Remember the mathematics of a page that was read."""
+    """Remember the mathematics of a page that was read, and the titles of its places."""
     page = app.env.docname
     if app.env.metadata[page].get("lists_notation"):
         return
-    titles = _titles(doctree)
-    formulas = doctree.findall(lambda n: isinstance(n, nodes.math | nodes.math_block))
-    _uses(app.env)[page] = [
-        Use(page, node.astext(), _line(node), (*_inside(node, titles),)[::-1])
-        for node in formulas
+    if not hasattr(app.env, "notation"):
+        app.env.notation = {}
+    titles = {
+        # An exercise has its own title, in brackets, as a subtitle.
+        f"{page}#{one}": next(title.findall(nodes.subtitle), title)
+        .astext()
+        .strip(" ()")
+        for title in doctree.findall(nodes.Titular)
+        for one in title.parent.get("ids", ())
+        if "target_label" not in title.parent
+    }
+    uses = [
+        Use(page, node.astext(), _line(node), [page, *list(_places(node, page))[::-1]])
+        for node in doctree.findall(
+            lambda n: isinstance(n, nodes.math | nodes.math_block)
+        )
     ]
-
-
-def _uses(env: BuildEnvironment) -> dict[str, list[Use]]:
-    if not hasattr(env, "notation_uses"):
-        env.notation_uses = {}
-    return env.notation_uses
+    app.env.notation[page] = uses, titles
 
 
 def _line(node: nodes.Node | None) -> int | None:
@@ -140,52 +135,46 @@ def _line(node: nodes.Node | None) -> int | None:
     return node.line if node is not None else None
 
 
-def _inside(node: nodes.Node, titles: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _places(node: nodes.Node, page: str) -> Iterator[str]:
     """Walk outward through what has an id, a solution under that of its exercise."""
-    while node.parent is not None:
-        node = node.parent
+    while (node := node.parent) is not None:
         for one in filter(None, (*node.get("ids", ()), node.get("target_label"))):
-            yield one, titles.get(one, "")
-
-
-def _titles(doctree: nodes.document) -> dict[str, str]:
-    """Map ids to titles; an exercise has its own, in brackets, as a subtitle."""
-    return {
-        one: next(title.findall(nodes.subtitle), title).astext().strip(" ()")
-        for title in doctree.findall(nodes.Titular)
-        for one in title.parent.get("ids", ())
-        if "target_label" not in title.parent
-    }
+            yield f"{page}#{one}"
 
 
 def update(app: Sphinx, env: BuildEnvironment) -> list[str]:
     """Check what was read, and have the page's links written again."""
-    known = [page for page in pages(env) if page in _uses(env)]
-    uses = [use for page in known for use in _uses(env)[page]]
+    uses, titles = [], {}
+    for page in filter(env.notation.__contains__, pages(env)):
+        uses += env.notation[page][0]
+        titles |= env.notation[page][1]
     listing = [p for p, about in env.metadata.items() if about.get("lists_notation")]
     for page in listing:
         source = source_of(env, page)
         for message, where, line in faults(source, uses):
             LOG.warning("%s: %s", NAME, message, location=(where or page, line))
-        found = introductions(source, uses)
-        env.notation_links = [(e.page, *found.get(e, ("", ""))) for e in source.entries]
+        found = introductions(source, uses, titles)
+        places = [found.get(entry, entry.page) for entry in source.entries]
+        env.notation_links = [(place, titles.get(place)) for place in places]
     return listing
 
 
 def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Put the links where they belong; one without a text gets the title of its place."""
+    """Put the links where they belong."""
     for pending in list(doctree.findall(PendingLink)):
-        page, place, title = app.env.notation_links[pending["entry"]]
+        place, title = app.env.notation_links[pending["entry"]]
+        page, _, anchor = place.partition("#")
         title = title or app.env.titles[page].astext()
         link = nodes.reference("", "", *(pending.children or [nodes.Text(title)]))
         link["internal"] = True
-        link["refuri"] = f"{app.builder.get_relative_uri(docname, page)}#{place}"
+        link["refuri"] = f"{app.builder.get_relative_uri(docname, page)}#{anchor}"
         link["reftitle"] = title  # the name of a link whose text is a formula
         pending.replace_self(link)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_node(PendingLink)
+    app.add_role("introduced", LinkRole())
     app.add_directive("notation", NotationDirective)
     app.connect("doctree-read", note_uses)
     app.connect("env-updated", update)

@@ -7,7 +7,7 @@ Each entry of ``chapters/notation.yml`` is one meaning, with the places where it
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -41,20 +41,21 @@ class Entry:
         """Make an entry of its fields in the source, where one text may stand for a list of one."""
         lists = {"symbol", "at", "also", "code", "names"} & fields.keys()
         given = {
-            key: [value] if isinstance(value := fields[key], str) else value
+            key: fields[key] if isinstance(fields[key], list) else [fields[key]]
             for key in lists
         }
         if "shape" in fields:
             given["shape"] = [str(axis) for axis in fields["shape"]]
-        for tex in given["symbol"]:
-            if single(tex) is None:
-                raise ValueError(f"symbol must be a single one: got {tex!r}")
         given["also"] = [folder + place for place in given.get("also", [])]
         return cls(**fields | given, page=folder + page)
 
     @cached_property
     def symbols(self) -> list[Symbol]:
         return [single(tex) for tex in self.symbol]
+
+    @property
+    def tex(self) -> str:
+        return ", ".join(f"${tex}$" for tex in self.symbol)
 
     @cached_property
     def where(self) -> list[str]:
@@ -99,6 +100,8 @@ class Source:
         self.by_symbol: dict[Symbol, list[Entry]] = {}
         for entry in self.entries:
             for tex, symbol in zip(entry.symbol, entry.symbols, strict=True):
+                if symbol is None:
+                    raise ValueError(f"symbol must be a single one: got {tex!r}")
                 self.by_symbol.setdefault(symbol, []).append(entry)
                 if entry.names is not None:
                     self.dimensions[tex] = entry
@@ -110,12 +113,6 @@ class Source:
                     )
         # On these pages a symbol needs an entry for its place.
         self.pages = {w.partition("#")[0] for e in self.entries for w in e.where}
-
-    @cached_property
-    def axis_names(self) -> set[str]:
-        """What a shape in a docstring may be made of."""
-        names = {name for entry in self.dimensions.values() for name in entry.names}
-        return names | set(self.axes)
 
     def knows(self, symbol: Symbol) -> bool:
         """Whether a symbol needs no entry, or has one for any place."""
@@ -139,16 +136,12 @@ class Source:
 
 
 class Use(NamedTuple):
-    """Mathematics on a page: TeX, line, and what it stands in as (id, title), outermost first."""
+    """Mathematics on a page: TeX, line, and the places where it stands, outermost first, as ``page#id``."""
 
     page: str
     tex: str
     line: int | None
-    inside: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def places(self) -> list[str]:
-        return [self.page, *(f"{self.page}#{one}" for one, _ in self.inside)]
+    places: list[str]
 
 
 class Fault(NamedTuple):
@@ -184,14 +177,15 @@ def faults(source: Source, uses: Iterable[Use]) -> Iterator[Fault]:
                 )
 
 
-def introductions(source: Source, uses: Iterable[Use]) -> dict[Entry, tuple[str, str]]:
-    """Find where each entry's own page uses it first: the id and title of what it stands in."""
-    first: dict[Entry, tuple[str, str]] = {}
+def introductions(
+    source: Source, uses: Iterable[Use], titles: Container[str]
+) -> dict[Entry, str]:
+    """Find where each entry's own page uses it first: the place that has a title."""
+    first: dict[Entry, str] = {}
     for use in uses:
-        titled = [(one, title) for one, title in use.inside if title]
+        titled = [place for place in use.places if place in titles]
         for symbol in symbols(use.tex) if titled else []:
             for entry, _, place in source.find(symbol, use.places):
                 if use.page == entry.page:
-                    named = [t for t in titled if place == f"{use.page}#{t[0]}"]
-                    first.setdefault(entry, (named or titled)[-1])
+                    first.setdefault(entry, place if place in titled else titled[-1])
     return first

@@ -77,47 +77,46 @@ def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     chapters = numbered_pages(app.env)
     if docname not in chapters:
         return
-    boxes = list(doctree.findall(PendingFacts))
-    if not boxes:
+    pending = next(doctree.findall(PendingFacts), None)
+    if pending is None:
         LOG.warning("a chapter begins with its {overview}", location=docname)
-    for pending in boxes:
-        (top,) = (node for node in doctree.children if isinstance(node, nodes.section))
-        plan = pending.next_node(descend=False, siblings=True)
-        if fault := difference(plan, [n for n in top if isinstance(n, nodes.section)]):
-            LOG.warning("%s", fault, location=docname)
-        found = contents(app.env.get_doctree(docname))
-        seconds = sum(each * found[kind] for kind, each in SECONDS.items())
-        about = app.env.nb_metadata.get(docname, {}).get("exec_data", {})
-        line = nodes.paragraph(classes=["chapter-facts"])
-        line += nodes.Text(f"To read: {_duration(60 * max(1, round(seconds / 60)))}. ")
-        line += nodes.Text(f"To run: {_duration(about.get('runtime'))}. ")
-        line += nodes.Text(f"Exercises: {found['exercises']}. Builds on: ")
-        links = {
-            link.get("refuri", "").partition("#")[0]
-            for link in _links(doctree)
-            if "claim" not in link["classes"]
-        }
-        before = []
-        for page, number in sorted(chapters.items(), key=lambda item: item[1]):
-            uri = app.builder.get_relative_uri(docname, page)
-            if uri in links and number < chapters[docname]:
-                text = f"Chapter {number}"
-                before.append(nodes.reference("", text, refuri=uri, internal=True))
-        for place, link in enumerate(before or [nodes.Text("no other chapter")]):
-            line += [nodes.Text(", " if place else ""), link]
-        line += nodes.Text(".")
-        pending.replace_self(line)
-
-
-def _links(node: nodes.Element) -> list[nodes.reference]:
-    return list(node.findall(nodes.reference))
+        return
+    sections = [
+        n for n in doctree.next_node(nodes.section) if isinstance(n, nodes.section)
+    ]
+    plan = pending.next_node(descend=False, siblings=True)
+    if fault := difference(plan, sections):
+        LOG.warning("%s", fault, location=docname)
+    found = contents(app.env.get_doctree(docname))
+    reading = sum(each * found[kind] for kind, each in SECONDS.items())
+    running = app.env.nb_metadata.get(docname, {}).get("exec_data", {}).get("runtime")
+    facts = (
+        f"To read: {_duration(60 * max(1, round(reading / 60)))}. To run: {_duration(running)}. "
+        f"Exercises: {found['exercises']}. Builds on: "
+    )
+    linked = {
+        link.get("refuri", "").partition("#")[0]
+        for link in doctree.findall(nodes.reference)
+        if "claim" not in link["classes"]
+    }
+    before: list[nodes.Node] = []
+    for page, number in sorted(chapters.items(), key=lambda item: item[1]):
+        uri = app.builder.get_relative_uri(docname, page)
+        if uri in linked and number < chapters[docname]:
+            before += [nodes.Text(", ")] if before else []
+            before += [
+                nodes.reference("", f"Chapter {number}", refuri=uri, internal=True)
+            ]
+    before = before or [nodes.Text("no other chapter")]
+    line = [nodes.Text(facts), *before, nodes.Text(".")]
+    pending.replace_self(nodes.paragraph("", "", *line, classes=["chapter-facts"]))
 
 
 def difference(plan: nodes.Element, sections: list[nodes.section]) -> str:
     """Say how a map differs from the sections; it names each of them once and in order."""
     named = [
         link.get("refid") or link.get("refuri", "").partition("#")[2]
-        for link in _links(plan)
+        for link in plan.findall(nodes.reference)
     ]
     ids = [section["ids"] for section in sections]
     fits = [name in one for name, one in zip(named, ids, strict=False)]

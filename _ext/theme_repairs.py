@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from bs4 import BeautifulSoup
@@ -30,45 +30,56 @@ RELATION = (
     r"(?![A-Za-z])|[=<>]| [+-] "
 )
 TALL = r"\\(d?frac|sum|prod|int|begin\{.?matrix)"
-# What the theme keeps ready for advertisements and for code that runs on other hosts.
-NEEDLESS = "#ethical-ad-placement, script[type*=thebe], link[href*=thebe]"
+# What a page has no use for: icons as a script, advertisements, code that runs on other hosts, search and
+# mathematics elsewhere, hints to fetch first what runs last, pandas' styles, and what is said or titled twice.
+NEEDLESS = """
+script[src*=fontawesome], script[src*=thebe], script[type*=thebe], script:-soup-contains(thebe),
+link[href*=thebe], #ethical-ad-placement,
+html:not(:has(#search-results)) script:is([src*=searchtools], [src*=language_data], [src*=searchindex]),
+html:not(:has(.math)) :is(script[src*=tex-svg], script:-soup-contains("window.MathJax")),
+head link[rel=preload][as=script], :has(> table.dataframe) > style,
+meta[name=viewport] ~ meta[name=viewport], #jb-print-docs-body:has(h1:empty)
+"""
+# What HTML calls otherwise: a corner of a table is no header, and a summary holds text.
+NAMES = {
+    "section:is(#proof-content, #exercise-content, #solution-content)": "div",
+    "table th:empty": "td",
+    "summary > p": "span",
+}
+# Attributes: identifiers that many elements of a page have, a label that hides the words that one sees,
+# borders that styles draw, and roles as HTML knows them.
+ATTRIBUTES = {
+    "div:is(#proof-content, #exercise-content, #solution-content, #proof)": {
+        "id": None
+    },
+    "summary:has(> span)": {"aria-label": None},
+    "table.dataframe": {"border": None},
+    "input[autocorrect]": {"autocorrect": None},
+    "div.citation[role=doc-biblioentry]": {"role": "listitem"},
+    "div#pst-primary-sidebar": {"role": "complementary", "aria-label": "The book"},
+}
 FORMATTER = HTMLFormatter(
     entity_substitution=EntitySubstitution.substitute_xml,
     void_element_close_prefix="",
     empty_attributes_are_booleans=True,
 )
-ROOT_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>{title}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="refresh" content="0; url={first}">
-</head>
-<body><p><a href="{first}">{title}</a></p></body>
-</html>
-"""
 
 
-def keep_needed_scripts(page: BeautifulSoup, file: Path) -> None:
-    """Drop scripts that a page has no use for: icons, other hosts, search and mathematics elsewhere."""
-    needless = ["fontawesome.js", "thebe"]
-    if file.name != "search.html":
-        needless += ["searchtools.js", "language_data.js", "searchindex.js"]
-    if not page.select_one(".math"):
-        needless += ["tex-svg.js", "window.MathJax"]
-    for script in page.select("script"):
-        about = script.get("src", "") or script.text
-        if any(name in about for name in needless):
-            script.decompose()
-    for needless_part in page.select(NEEDLESS):
-        needless_part.decompose()
+def repair_markup(page: BeautifulSoup, file: Path) -> None:
+    """Take out what is needless, and say the rest as HTML does."""
+    for part in page.select(NEEDLESS):
+        part.decompose()
+    for selector, name in NAMES.items():
+        for part in page.select(selector):
+            part.name = name
+    for selector, attributes in ATTRIBUTES.items():
+        for part in page.select(selector):
+            part.attrs |= attributes
+            part.attrs = {k: v for k, v in part.attrs.items() if v is not None}
 
 
 def read_before_run(page: BeautifulSoup, file: Path) -> None:
     """Run scripts after the text is shown: all but the one that sets the colours move behind the content."""
-    for preload in page.select("head link[rel=preload][as=script]"):
-        preload.decompose()
     for script in page.select("head script:not([data-cfasync])"):
         page.body.append(script.extract())
 
@@ -98,15 +109,13 @@ def size_pictures(page: BeautifulSoup, file: Path) -> None:
     """Give every picture its size, so that nothing moves when it arrives; fetch dark forms when shown."""
     for picture in page.select("img[src$='.svg']:not([width])"):
         source = file.parent / unquote(urlsplit(picture["src"]).path)
-        head = source.read_text(encoding="utf-8")[:2000]
-        size = re.search(r'<svg[^>]*?\swidth="([\d.]+)(pt|px)?"', head)
-        height = re.search(r'<svg[^>]*?\sheight="([\d.]+)', head)
-        if not size or not height:
-            LOG.warning("%s has no width or height", source)
-            continue
-        scale = PIXELS_A_POINT if size[2] == "pt" else 1
-        picture["width"] = round(float(size[1]) * scale)
-        picture["height"] = round(float(height[1]) * scale)
+        svg = source.read_text(encoding="utf-8")
+        for side in ("width", "height"):
+            size = re.search(rf'<svg[^>]*?\s{side}="([\d.]+)(pt)?', svg)
+            if not size:
+                LOG.warning("%s has no %s", source, side)
+                continue
+            picture[side] = round(float(size[1]) * (PIXELS_A_POINT if size[2] else 1))
     for picture in page.select("img.only-dark"):
         picture["loading"] = "lazy"
 
@@ -116,7 +125,9 @@ def reserve_formulas(page: BeautifulSoup, file: Path) -> None:
     for formula in page.select("span.math:not([style])"):
         formula["style"] = f"--room: {width_of(formula.text):.1f}em"
     for formula in page.select("div.math:not([style])"):
-        formula["style"] = f"--room: {height_of(formula.text):.1f}em"
+        lines = re.split(r"\\\\\s", formula.text)
+        height = 2.8 + sum(2.5 if re.search(TALL, line) else 1.5 for line in lines)
+        formula["style"] = f"--room: {height:.1f}em"
 
 
 def width_of(source: str) -> float:
@@ -125,74 +136,12 @@ def width_of(source: str) -> float:
     return 0.2 + 0.55 * signs + 1.2 * relations
 
 
-def height_of(source: str) -> float:
-    """Estimate the height of a displayed formula in em, from its lines."""
-    lines = re.split(r"\\\\\s", source)
-    return 2.8 + sum(2.5 if re.search(TALL, line) else 1.5 for line in lines)
-
-
-def repair_tables(page: BeautifulSoup, file: Path) -> None:
-    """Take styles and borders of pandas' tables away (see theme_repairs.css); an empty corner is no header."""
-    for table in page.select("table.dataframe"):
-        del table["border"]
-        for style in table.parent.find_all("style", recursive=False):
-            style.decompose()
-    for corner in page.select("table th"):
-        if not corner.get_text(strip=True) and not corner.find(["img", "svg", "input"]):
-            corner.name = "td"
-
-
-def repair_ids(page: BeautifulSoup, file: Path) -> None:
-    """Take away the identifiers that sphinx-proof and sphinx-exercise give to many elements of a page."""
-    for name in ("proof-content", "exercise-content", "solution-content"):
-        for content in page.select(f"section#{name}"):
-            content.name = "div"
-            del content["id"]
-    for proof in page.select("div#proof"):
-        proof["class"] = [*proof["class"], "proof-text"]
-        del proof["id"]
-
-
-def repair_roles(page: BeautifulSoup, file: Path) -> None:
-    """Use roles as HTML knows them; a summary holds text; what a button does is no inline script."""
-    for entry in page.select("div.citation[role=doc-biblioentry]"):
-        entry["role"] = "listitem"
-    for title in page.select("summary > p"):
-        title.name = "span"
-        title.parent.attrs.pop("aria-label", None)  # it hid the words that one sees
-    if sidebar := page.select_one("div#pst-primary-sidebar"):
-        sidebar.attrs |= {"role": "complementary", "aria-label": "The book"}
-    for entry in page.select("input[autocorrect]"):
-        del entry["autocorrect"]
-    for button in page.select("button[onclick='window.print()']"):
-        del button["onclick"]
-        script = page.new_tag("script")
-        script.string = (
-            'document.querySelector(".btn-download-pdf-button")'
-            '.addEventListener("click", () => window.print());'
-        )
-        page.body.append(script)
-
-
-def repair_head(page: BeautifulSoup, file: Path) -> None:
-    """Say once how wide a page is; the page of proofs has no empty heading for print."""
-    for again in page.select("meta[name=viewport]")[1:]:
-        again.decompose()
-    for heading in page.select("#jb-print-docs-body h1"):
-        if not heading.get_text(strip=True):
-            page.select_one("#jb-print-docs-body").decompose()
-
-
 REPAIRS = (
-    keep_needed_scripts,
+    repair_markup,
     read_before_run,
     draw_icons,
     size_pictures,
     reserve_formulas,
-    repair_tables,
-    repair_ids,
-    repair_roles,
-    repair_head,
 )
 
 
@@ -217,7 +166,7 @@ def written_pages(folder: Path) -> Iterable[Path]:
 
 
 def finish(app: Sphinx, exception: Exception | None) -> None:
-    """Repair all pages, and write the page at the root, which leads to the first one."""
+    """Repair all pages."""
     if exception or app.builder.format != "html":
         return
     folder = Path(app.outdir)
@@ -225,10 +174,6 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
         repair_page(file)
     for styles in folder.glob("_static/styles/pydata-sphinx-theme.css"):
         drop_icons(styles)
-    first = PurePosixPath(app.builder.get_target_uri(app.config.root_doc))
-    if app.builder.name == "html" and str(first) != "index.html":
-        text = ROOT_PAGE.format(title=app.config.html_title, first=first)
-        (folder / "index.html").write_text(text, encoding="utf-8")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -27,8 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "_ext"))
 
 from downloads import WHEEL, download  # noqa: E402
-from fresh_execution import cache_folder  # noqa: E402  (the extensions are no package)
-from parallel_execution import AT_ONCE, ONE_THREAD  # noqa: E402
+from execution import AT_ONCE, ONE_THREAD, cache_folder  # noqa: E402  (the extensions are no package)
 
 HTML = ROOT / "_build" / "html"
 TIMEOUT_S = 900

@@ -10,7 +10,7 @@ from inspect import signature
 import jupytext
 import numpy as np
 import pytest
-from fresh_execution import cache_folder
+from execution import cache_folder
 from jupyter_cache import get_cache
 
 import zoolib

@@ -49,7 +49,6 @@ class Book:
 
     title: str
     author: str
-    language: str
     pages: dict[str, str]
 
     @classmethod
@@ -62,8 +61,7 @@ class Book:
             files = [entry["file"] for entry in part.get("chapters", [])]
             opens = [part.get("caption", ""), *[""] * len(files)]
             pages |= dict(zip(files, opens, strict=False))
-        language = config.get("sphinx", {}).get("config", {}).get("language", "en")
-        return cls(config["title"], config["author"], language, pages)
+        return cls(config["title"], config["author"], pages)
 
 
 def assemble(book: Book, html: Path, folder: Path) -> BeautifulSoup:
@@ -153,9 +151,9 @@ def _head(
         for page, article in articles.items()
     ]
     own = (Path(__file__).parent / "print.css").read_text(encoding="utf-8")
-    mathjax = _from(folder, html / "_static" / "tex-svg.js")
+    mathjax = _from(folder, html / "mathjax" / "tex-svg.js")
     return f"""<!DOCTYPE html>
-<html lang="{book.language}" data-theme="light" data-mode="light">
+<html lang="{first.html["lang"]}" data-theme="light" data-mode="light">
 <head>
 <meta charset="utf-8">
 <title>{book.title}</title>

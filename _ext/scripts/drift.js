@@ -2,24 +2,23 @@
 // Chapter 3: where a network in training puts the twenty cells, and how wide the posterior is there.
 "use strict";
 
-const Drift = (() => {
-  const { mean } = Interactive;
-  const cells = (visits, keep) => visits.map((_, i) => i).filter((i) => keep(visits[i]));
+const Drift = {
+  cells(visits, keep) {
+    return [...visits.keys()].filter((i) => keep(visits[i]));
+  },
 
   /** What is left of the width before any visit, in cells that were seldom shown. */
-  function widthLeft(look, kind, below) {
-    const rare = cells(look.visits, (count) => count < below);
-    return mean(rare.map((i) => look[kind][1][i] / look.length[i]));
-  }
+  widthLeft(look, kind, below) {
+    const rare = Drift.cells(look.visits, (count) => count < below);
+    return Interactive.mean(rare.map((i) => look[kind][1][i] / look.length[i]));
+  },
 
   /** Root mean square error of the predictions for cells that were shown often. */
-  function error(look, kind, truth, least) {
-    const seen = cells(look.visits, (count) => count >= least);
-    return Math.sqrt(mean(seen.map((i) => (look[kind][0][i] - truth[i]) ** 2)));
-  }
-
-  return { cells, widthLeft, error };
-})();
+  error(look, kind, truth, least) {
+    const seen = Drift.cells(look.visits, (count) => count >= least);
+    return Math.sqrt(Interactive.mean(seen.map((i) => (look[kind][0][i] - truth[i]) ** 2)));
+  },
+};
 
 Interactive.register("drift", (figure, { personas: names, categories, truth, looks }) => {
   const personas = names.map((name) => name.replaceAll("_", " "));

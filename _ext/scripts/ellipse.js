@@ -2,48 +2,40 @@
 // Chapter 2: the ridge estimate of two weights, its confidence ellipse, and the score's upper bound.
 "use strict";
 
-const Ellipse = (() => {
-  const dot = (u, v) => u[0] * v[0] + u[1] * v[1];
-  const times = (M, v) => M.map((row) => dot(row, v));
+const dot = (u, v) => u[0] * v[0] + u[1] * v[1];
+const times = (M, v) => M.map((row) => dot(row, v));
 
-  function inverse([[p, q], [, s]]) {
-    const det = p * s - q * q;
-    return [
-      [s / det, -q / det],
-      [-q / det, p / det],
-    ];
-  }
-
+const Ellipse = {
   /** Mean and covariance of a ridge posterior after n more visits along x with the clicks one expects. */
-  function posterior({ gram, moments, truth }, { ridge, x, visits }) {
+  posterior({ gram, moments, truth }, { ridge, x, visits }) {
     const A = gram.map((row, i) => row.map((g, j) => g + visits * x[i] * x[j] + (i === j ? ridge : 0)));
     const b = moments.map((m, i) => m + visits * dot(x, truth) * x[i]);
-    const A_inv = inverse(A);
+    const [[p, q], [, s]] = A;
+    const det = p * s - q * q;
+    const A_inv = [[s / det, -q / det], [-q / det, p / det]];
     return { mean: times(A_inv, b), A_inv };
-  }
+  },
 
-  const width = ({ A_inv }, x) => Math.sqrt(dot(x, times(A_inv, x)));
-  const score = (belief, x, alpha) => dot(x, belief.mean) + alpha * width(belief, x);
+  width({ A_inv }, x) {
+    return Math.sqrt(dot(x, times(A_inv, x)));
+  },
+
+  score(belief, x, alpha) {
+    return dot(x, belief.mean) + alpha * Ellipse.width(belief, x);
+  },
 
   /** The weights in the ellipse that promise most along x. */
-  function best({ mean, A_inv }, x, alpha) {
-    const step = alpha / width({ A_inv }, x);
-    return times(A_inv, x).map((v, i) => mean[i] + step * v);
-  }
+  best(belief, x, alpha) {
+    const step = alpha / Ellipse.width(belief, x);
+    return times(belief.A_inv, x).map((v, i) => belief.mean[i] + step * v);
+  },
 
-  /** Points of the boundary: the unit circle under the Cholesky factor of the covariance. */
-  function boundary({ mean, A_inv }, alpha, n = 120) {
-    const a = Math.sqrt(A_inv[0][0]);
-    const b = A_inv[1][0] / a;
-    const c = Math.sqrt(A_inv[1][1] - b * b);
-    return Array.from({ length: n }, (_, i) => {
-      const [u, v] = [Math.cos((2 * Math.PI * i) / n), Math.sin((2 * Math.PI * i) / n)];
-      return [mean[0] + alpha * a * u, mean[1] + alpha * (b * u + c * v)];
-    });
-  }
-
-  return { posterior, width, score, best, boundary };
-})();
+  /** Points of the boundary: what promises most in directions all around. */
+  boundary(belief, alpha, n = 120) {
+    const turns = Array.from({ length: n }, (_, i) => (2 * Math.PI * i) / n);
+    return turns.map((turn) => Ellipse.best(belief, [Math.cos(turn), Math.sin(turn)], alpha));
+  },
+};
 
 Interactive.register("ellipse", (figure, data) => {
   const contexts = [

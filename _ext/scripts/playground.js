@@ -54,6 +54,7 @@ Interactive.register("playground", (figure, data) => {
   let playing = false;
   let drawnAt = -Infinity;
   let saidAt = -Infinity;
+  let pending = 0; // frame
   let lastFrame = 0;
   let owed = 0; // steps that are due
 
@@ -75,7 +76,8 @@ Interactive.register("playground", (figure, data) => {
     }),
   };
   const buttons = figure.root.appendChild(element("div", { class: "interactive-buttons" }));
-  const play = Interactive.button(buttons, "Play", () => (playing ? halt() : resume()));
+  const play = Interactive.button(buttons, "Play", () =>
+    (!playing && finished() ? begin(true) : run(!playing)));
   Interactive.button(buttons, "Start again", again);
   Interactive.button(buttons, "New world", () => {
     seed += 1;
@@ -83,7 +85,7 @@ Interactive.register("playground", (figure, data) => {
   });
   Interactive.button(buttons, `Play ${data.n_worlds} worlds`, () => {
     wanted = data.n_worlds;
-    resume();
+    if (!playing) run(true);
   });
   const plot = figure.plot({
     label: "Regret of the three agents against steps. The sentence below the curves says the last values.",
@@ -116,12 +118,12 @@ Interactive.register("playground", (figure, data) => {
     const lines = data.personas.map((name, i) => element("tr", {}, named("row", name), ...cells[i]));
     tables.append(element("table", { class: "interactive-tiles" }, element("caption", {}, label),
       element("thead", {}, head), element("tbody", {}, ...lines)));
-    return (shown, best) => cells.forEach((line, persona) => {
+    return (shown, arena) => cells.forEach((line, persona) => {
       const counts = shown.subarray(persona * nCategories, (persona + 1) * nCategories);
       const total = sum(counts);
       line.forEach((cell, category) => {
         const share = total ? counts[category] / total : 0;
-        const isBest = category === best[persona];
+        const isBest = category === arena.bestCategory(persona);
         const heard = isBest ? [element("span", { class: "visually-hidden" }, ", the oracle's")] : [];
         cell.replaceChildren(total ? number(Math.round(100 * share)) : "–", ...heard);
         cell.style.setProperty("--share", `${Math.round(50 * share)}%`);
@@ -146,51 +148,35 @@ Interactive.register("playground", (figure, data) => {
 
   /** Another setting or world: the same visitors and clicks from the first step, played on unless at rest. */
   function change() {
-    const goOn = playing || games.at(-1).done;
-    begin();
-    if (goOn) resume();
-    else show();
+    begin(playing || games.at(-1).done);
   }
 
   function again() {
-    begin();
-    show();
+    begin(false);
   }
 
-  function begin() {
-    pause();
+  function begin(goOn) {
     wanted = 1;
     games = [new Game(settings(), seed)];
+    run(goOn);
   }
 
-  function show() {
-    draw();
-    tell();
-  }
-
-  function resume() {
-    if (playing) return;
-    if (finished()) begin();
-    playing = true;
-    play.textContent = "Pause";
+  function run(goOn) {
+    cancelAnimationFrame(pending);
+    playing = goOn;
+    play.textContent = playing ? "Pause" : "Play";
+    if (!playing) {
+      draw();
+      tell();
+      return;
+    }
     lastFrame = drawnAt = performance.now();
     owed = 0;
-    requestAnimationFrame(frame);
-  }
-
-  function halt() {
-    pause();
-    show();
-  }
-
-  function pause() {
-    playing = false;
-    play.textContent = "Play";
+    pending = requestAnimationFrame(frame);
   }
 
   /** Play what is due, for no longer than a slice; then let the page breathe. */
   function frame(now) {
-    if (!playing) return;
     const until = performance.now() + SLICE;
     const pace = wanted > 1 ? Infinity : SPEEDS[speed.value]; // steps a second
     const elapsed = Math.min(Math.max(1, now - lastFrame), 100); // milliseconds; more while the page was hidden
@@ -201,10 +187,13 @@ Interactive.register("playground", (figure, data) => {
       games.at(-1).step();
     }
     lastFrame = now;
-    if (finished()) pause();
-    if (!playing || now - drawnAt > (Interactive.calm() ? CALM : LIVELY)) draw();
-    if (!playing || now - saidAt > SAYING) tell();
-    if (playing) requestAnimationFrame(frame);
+    if (finished()) {
+      run(false);
+      return;
+    }
+    if (now - drawnAt > (Interactive.calm() ? CALM : LIVELY)) draw();
+    if (now - saidAt > SAYING) tell();
+    pending = requestAnimationFrame(frame);
   }
 
   /** Mean and interval over the finished worlds, or the one world as it goes: [step, mean, half width]. */
@@ -248,7 +237,7 @@ Interactive.register("playground", (figure, data) => {
     tiles.forEach((fill, k) => {
       const shown = new Int32Array(nPersonas * nCategories);
       counted.forEach((game) => game.shown[k].forEach((n, cell) => (shown[cell] += n)));
-      fill(shown, games[0].arena.bestCategory);
+      fill(shown, games[0].arena);
     });
   }
 

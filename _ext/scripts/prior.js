@@ -2,26 +2,24 @@
 // Chapter 4: how long a new product is shown, by what was believed of it beforehand.
 "use strict";
 
-const Prior = (() => {
+const Prior = {
   /** Prediction and width after n visits of one persona, clicked as often as the product deserves. */
-  function belief({ promise, firmness, rate }, n) {
+  belief({ promise, firmness, rate }, n) {
     const weight = firmness + 2 * n; // x holds two ones
     return { mean: (firmness * promise + 2 * n * rate) / weight, width: Math.sqrt(2 / weight) };
-  }
+  },
 
-  const score = (newcomer, alpha, n) => {
-    const { mean, width } = belief(newcomer, n);
+  score(newcomer, alpha, n) {
+    const { mean, width } = Prior.belief(newcomer, n);
     return mean + alpha * width;
-  };
+  },
 
   /** Visits until its score falls below that of the best old product; null if it never does. */
-  function visitsUntilLeft(newcomer, alpha, rival, limit = 10_000) {
-    for (let n = 0; n <= limit; n++) if (score(newcomer, alpha, n) < rival) return n;
+  visitsUntilLeft(newcomer, alpha, rival, limit = 10_000) {
+    for (let n = 0; n <= limit; n++) if (Prior.score(newcomer, alpha, n) < rival) return n;
     return null;
-  }
-
-  return { belief, score, visitsUntilLeft };
-})();
+  },
+};
 
 Interactive.register("prior", (figure, data) => {
   const { number } = Interactive;

@@ -2,23 +2,21 @@
 // Chapter 1: what a frozen recommender and the oracle earn while the taste of one persona changes.
 "use strict";
 
-const Shock = (() => {
+const Shock = {
   /** Click probabilities when the shock has gone part of the way. */
-  function taste({ tastes: [before, after] }, part) {
+  taste({ tastes: [before, after] }, part) {
     return before.map((p, i) => (1 - part) * p + part * after[i]);
-  }
+  },
 
   /** Clicks a visit of the frozen recommender and of the oracle. */
-  function values(shock, part) {
-    const now = taste(shock, part);
+  values(shock, part) {
+    const now = Shock.taste(shock, part);
     return {
       frozen: shock.rest[0] + Interactive.sum(shock.shown.map((share, i) => share * now[i])),
       oracle: shock.rest[1] + Interactive.sum(shock.shown) * Math.max(...now),
     };
-  }
-
-  return { taste, values };
-})();
+  },
+};
 
 Interactive.register("shock", (figure, { categories, shocks }) => {
   const { number, percent } = Interactive;

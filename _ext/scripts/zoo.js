@@ -13,35 +13,21 @@ var Zoo = (() => {
   function mix(z) {
     z = Math.imul(z ^ (z >>> 16), 0x21f0aaad);
     z = Math.imul(z ^ (z >>> 15), 0x735a2d97);
-    return z ^ (z >>> 15);
+    return (z ^ (z >>> 15)) >>> 0;
   }
 
-  // Seeded random numbers: xoshiro128** (Blackman and Vigna 2021, "Scrambled linear pseudorandom number
-  // generators"), its state filled by SplitMix32. Streams of one seed share nothing but the seed.
+  // Seeded random numbers: SplitMix (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number
+  // generators") with 32 bits. Each stream of a seed goes through the numbers in steps of its own.
   class Random {
     constructor(seed, stream = 0) {
-      let z = mix(mix(seed) + stream);
-      this.state = Int32Array.from({ length: 4 }, () => mix((z = (z + 0x9e3779b9) | 0)));
-      this.spare = NaN; // the second normal number of a pair, once made
+      this.state = mix(mix(seed) + stream);
+      this.step = mix(this.state) | 1;
     }
 
-    // 32 random bits.
-    bits() {
-      const s = this.state, t = s[1] << 9;
-      let result = Math.imul(s[1], 5);
-      result = Math.imul((result << 7) | (result >>> 25), 9);
-      s[2] ^= s[0];
-      s[3] ^= s[1];
-      s[1] ^= s[2];
-      s[0] ^= s[3];
-      s[2] ^= t;
-      s[3] = (s[3] << 11) | (s[3] >>> 21);
-      return result >>> 0;
-    }
-
-    // A uniform number in [0, 1), of 53 bits.
+    // A uniform number in [0, 1).
     uniform() {
-      return ((this.bits() >>> 5) * 67108864 + (this.bits() >>> 6)) / 9007199254740992;
+      this.state = (this.state + this.step) | 0;
+      return mix(this.state) / 2 ** 32;
     }
 
     // A whole number in 0 … n - 1.
@@ -49,22 +35,9 @@ var Zoo = (() => {
       return Math.floor(this.uniform() * n);
     }
 
-    // A standard normal number, by the polar method (Marsaglia and Bray 1964), which makes two at a time.
+    // A standard normal number, by Box and Muller (1958).
     normal() {
-      const spare = this.spare;
-      if (spare === spare) {
-        this.spare = NaN;
-        return spare;
-      }
-      let u, v, square;
-      do {
-        u = 2 * this.uniform() - 1;
-        v = 2 * this.uniform() - 1;
-        square = u * u + v * v;
-      } while (square >= 1 || square === 0);
-      const scale = Math.sqrt(-2 * Math.log(square) / square);
-      this.spare = v * scale;
-      return u * scale;
+      return Math.sqrt(-2 * Math.log(1 - this.uniform())) * Math.cos(2 * Math.PI * this.uniform());
     }
   }
 
@@ -107,15 +80,14 @@ var Zoo = (() => {
   // A shop: the category of each product and the persona of each user. As in zoolib, categories are equally
   // frequent, in shuffled order; what does not divide evenly, and every persona, is drawn at random.
   function drawShop(nPersonas, nCategories, nProducts, nUsers, random) {
-    const each = Math.floor(nProducts / nCategories);
-    const category = Int32Array.from({ length: nProducts }, (_, i) =>
-      i < each * nCategories ? Math.floor(i / each) : random.below(nCategories));
+    const even = nProducts - (nProducts % nCategories);
+    const category = Array.from({ length: nProducts }, (_, i) =>
+      i < even ? i % nCategories : random.below(nCategories));
     for (let i = nProducts - 1; i > 0; i--) { // Fisher and Yates
       const j = random.below(i + 1);
       [category[i], category[j]] = [category[j], category[i]];
     }
-    const persona = Int32Array.from({ length: nUsers }, () => random.below(nPersonas));
-    return { category, persona };
+    return { category, persona: Array.from({ length: nUsers }, () => random.below(nPersonas)) };
   }
 
   function diagonal(d, value) {
@@ -129,9 +101,8 @@ var Zoo = (() => {
     constructor(d, { ridge, leastPrior, leastFaded }) {
       Object.assign(this, { d, least: leastPrior * ridge, leastFaded, prior: ridge, faded: 1 });
       this.A = diagonal(d, ridge);
-      this.inverse = diagonal(d, 1 / ridge);
       this.b = new Float64Array(d);
-      this.mean = new Float64Array(d);
+      this.solve();
     }
 
     // xᵀθ
@@ -145,78 +116,62 @@ var Zoo = (() => {
       return Math.sqrt(inverse[i * d + i] + 2 * inverse[i * d + j] + inverse[j * d + j]);
     }
 
-    // Learn one row, after a discount on all that was learnt before: Sherman and Morrison (1950).
+    // A ← γA + x xᵀ, b ← γb + r x
     update(i, j, reward, discount) {
       if (discount !== 1) this.decay(discount);
-      const { d, A, b, inverse, mean } = this;
-      const u = mean.map((_, k) => inverse[k * d + i] + inverse[k * d + j]); // A⁻¹ x
-      const gain = 1 / (1 + u[i] + u[j]);
-      const error = reward - this.predict(i, j);
-      for (let k = 0; k < d; k++) {
-        for (let l = 0; l < d; l++) inverse[k * d + l] -= gain * u[k] * u[l];
-        mean[k] += gain * error * u[k];
-      }
       for (const k of [i, j]) {
-        A[k * d + i] += 1;
-        A[k * d + j] += 1;
-        b[k] += reward;
+        this.A[k * this.d + i] += 1;
+        this.A[k * this.d + j] += 1;
+        this.b[k] += reward;
       }
+      this.solve();
     }
 
-    // A ← γA, b ← γb
+    // Forget a part; a prior that has faded too far is raised.
     decay(discount) {
-      for (let k = 0; k < this.A.length; k++) {
-        this.A[k] *= discount;
-        this.inverse[k] /= discount;
-      }
-      for (let k = 0; k < this.d; k++) this.b[k] *= discount;
+      const { d, A, b } = this;
+      for (let k = 0; k < d * d; k++) A[k] *= discount;
+      for (let k = 0; k < d; k++) b[k] *= discount;
       this.prior *= discount;
       this.faded *= discount;
-      if (this.faded < this.leastFaded) this.holdPrior();
-    }
-
-    // Raise a prior that has faded too far, and solve afresh.
-    holdPrior() {
-      const { d, A, b } = this;
+      if (this.faded >= this.leastFaded) return;
       const raised = Math.max(this.least - this.prior, 0);
       for (let k = 0; k < d; k++) A[k * d + k] += raised;
       this.prior += raised;
       this.faded = 1;
+    }
+
+    // A⁻¹ and θ = A⁻¹ b; for so few features there is no need to follow them from row to row.
+    solve() {
+      const { d, A, b } = this;
       const inverse = (this.inverse = inverted(A, d));
       this.mean = b.map((_, k) => b.reduce((sum, value, l) => sum + inverse[k * d + l] * value, 0));
     }
   }
 
-  // The inverse of a symmetric positive definite matrix, by Gauss and Jordan; such a one needs no pivots.
+  // The inverse of a symmetric positive definite matrix, by Gauss and Jordan in place; such a one needs no pivots.
   function inverted(matrix, d) {
-    const left = Float64Array.from(matrix), right = diagonal(d, 1);
+    const M = Float64Array.from(matrix);
     for (let k = 0; k < d; k++) {
-      const pivot = left[k * d + k];
-      for (let l = 0; l < d; l++) {
-        left[k * d + l] /= pivot;
-        right[k * d + l] /= pivot;
-      }
+      const pivot = M[k * d + k];
+      M[k * d + k] = 1;
+      for (let l = 0; l < d; l++) M[k * d + l] /= pivot;
       for (let m = 0; m < d; m++) {
-        const times = left[m * d + k];
-        if (m === k || times === 0) continue;
-        for (let l = 0; l < d; l++) {
-          left[m * d + l] -= times * left[k * d + l];
-          right[m * d + l] -= times * right[k * d + l];
-        }
+        if (m === k) continue;
+        const times = M[m * d + k];
+        M[m * d + k] = 0;
+        for (let l = 0; l < d; l++) M[m * d + l] -= times * M[k * d + l];
       }
     }
-    return right;
+    return M;
   }
 
   // The arm of highest score; a uniform number decides between ties.
   function best(scores, uniform) {
-    let top = -Infinity;
-    for (let arm = 0; arm < scores.length; arm++) if (scores[arm] > top) top = scores[arm];
+    const top = Math.max(...scores);
     const least = top - ROUNDING * (1 + Math.abs(top));
-    let ties = 0;
-    for (let arm = 0; arm < scores.length; arm++) if (scores[arm] >= least) ties++;
-    let left = Math.floor(uniform * ties);
-    for (let arm = 0; ; arm++) if (scores[arm] >= least && left-- === 0) return arm;
+    const ties = [...scores.keys()].filter((arm) => scores[arm] >= least);
+    return ties[Math.floor(uniform * ties.length)];
   }
 
   class RandomAgent {
@@ -233,25 +188,14 @@ var Zoo = (() => {
 
   // Predicted reward plus alpha times its width. One ridge posterior an arm: zoolib/agents/linear.py. The
   // features of a pairing are a one for the persona and a one for the category, at the places that the settings
-  // name. What is predicted for each persona is kept: an update changes it for the arm played, and for no other.
+  // name.
   class LinUCB {
     constructor(nArms, settings, random, category) {
       const { alpha, discount = 1, personaPlace, categoryPlace } = settings;
-      Object.assign(this, { alpha, discount, personaPlace, random, nArms });
+      Object.assign(this, { alpha, discount, personaPlace, random });
       const d = personaPlace.length + categoryPlace.length;
       this.posteriors = Array.from({ length: nArms }, () => new RidgePosterior(d, settings));
-      this.ofArm = Int32Array.from(category, (c) => categoryPlace[c]);
-      this.predicted = personaPlace.map(() => new Float64Array(nArms));
-      this.width = personaPlace.map(() => new Float64Array(nArms));
-      this.scored = new Float64Array(nArms);
-      for (let arm = 0; arm < nArms; arm++) this.predict(arm);
-    }
-
-    predict(arm) {
-      this.personaPlace.forEach((place, persona) => {
-        this.predicted[persona][arm] = this.posteriors[arm].predict(place, this.ofArm[arm]);
-        this.width[persona][arm] = this.posteriors[arm].width(place, this.ofArm[arm]);
-      });
+      this.ofArm = category.map((c) => categoryPlace[c]);
     }
 
     // How many widths the score lies above the prediction, in units of alpha.
@@ -260,11 +204,11 @@ var Zoo = (() => {
     }
 
     scores(persona) {
-      const { scored, alpha } = this, predicted = this.predicted[persona], width = this.width[persona];
-      for (let arm = 0; arm < scored.length; arm++) {
-        scored[arm] = predicted[arm] + alpha * width[arm] * this.steps();
-      }
-      return scored;
+      const place = this.personaPlace[persona];
+      return this.posteriors.map((posterior, arm) => {
+        const own = this.ofArm[arm];
+        return posterior.predict(place, own) + this.alpha * posterior.width(place, own) * this.steps();
+      });
     }
 
     select(persona) {
@@ -273,7 +217,6 @@ var Zoo = (() => {
 
     update(persona, arm, reward) {
       this.posteriors[arm].update(this.personaPlace[persona], this.ofArm[arm], reward, this.discount);
-      this.predict(arm);
     }
   }
 
@@ -286,47 +229,39 @@ var Zoo = (() => {
 
   // Agents meet the same visitors, and products of one category the same clicks: there is one uniform number for
   // each step and category, and a click happens when it lies below the click probability of what is shown:
-  // zoolib/experiments/arena.py.
+  // zoolib/experiments/arena.py. `tables` holds click probabilities, by the step from which they are true.
   class Arena {
-    constructor({ table, shop, agents, visitors, clicking, shocks = [] }) {
-      Object.assign(this, { table, shop, agents, visitors, clicking, shocks });
-      const nCategories = table[0].length;
+    constructor({ tables, shop, agents, visitors, clicking }) {
+      Object.assign(this, { tables, table: tables[0], shop, agents, visitors, clicking });
       this.steps = 0;
-      this.uniform = new Float64Array(nCategories);
       this.stocked = [...new Set(shop.category)];
       this.optimal = 0;
-      this.expected = new Float64Array(agents.length);
-      this.clicks = new Float64Array(agents.length);
-      this.arm = new Int32Array(agents.length);
-      this.readTruth();
+      this.expected = agents.map(() => 0);
+      this.clicks = agents.map(() => 0);
+      this.arm = agents.map(() => 0);
     }
 
-    // What the best product of the shop is worth to each persona, and of which category it is.
-    readTruth() {
-      this.bestCategory = this.table.map((row) =>
-        this.stocked.reduce((a, b) => (row[b] > row[a] ? b : a)));
-      this.best = this.table.map((row, persona) => row[this.bestCategory[persona]]);
+    // The category of the shop that a persona clicks most.
+    bestCategory(persona) {
+      const row = this.table[persona];
+      return this.stocked.reduce((a, b) => (row[b] > row[a] ? b : a));
     }
 
     step() {
-      for (const shock of this.shocks) {
-        if (shock.step === this.steps) {
-          this.table = shock.table;
-          this.readTruth();
-        }
-      }
-      const { agents, shop, uniform, arm } = this;
+      this.table = this.tables[this.steps] ?? this.table;
+      const { agents, shop, arm } = this;
       const persona = shop.persona[this.visitors.below(shop.persona.length)];
-      for (let c = 0; c < uniform.length; c++) uniform[c] = this.clicking.uniform();
-      for (let k = 0; k < agents.length; k++) {
-        arm[k] = agents[k].select(persona);
-        const category = shop.category[arm[k]], p = this.table[persona][category];
-        const reward = uniform[category] < p ? 1 : 0;
-        this.expected[k] += p;
+      const row = this.table[persona];
+      const uniform = row.map(() => this.clicking.uniform());
+      agents.forEach((agent, k) => {
+        arm[k] = agent.select(persona);
+        const category = shop.category[arm[k]];
+        const reward = uniform[category] < row[category] ? 1 : 0;
+        this.expected[k] += row[category];
         this.clicks[k] += reward;
-        agents[k].update(persona, arm[k], reward);
-      }
-      this.optimal += this.best[persona];
+        agent.update(persona, arm[k], reward);
+      });
+      this.optimal += row[this.bestCategory(persona)];
       this.steps++;
       return persona;
     }
@@ -337,18 +272,16 @@ var Zoo = (() => {
     }
   }
 
-  // The tables of click probabilities: the first, and that of each of the `shocks`, {step, shock}. Noise
-  // moves them all towards one mean, that of the shop before any shock.
+  // Click probabilities by the step from which they are true: the first, and those after each of the `shocks`,
+  // {step, shock}. Noise moves them all towards one mean, that of the shop before any shock.
   function truths({ table, noise = 0, shocks = [] }) {
-    let truth = table;
     const mean = meanOf(table);
-    return {
-      table: noisy(table, noise, mean),
-      shocks: shocks.map(({ step, shock }) => {
-        truth = shocked(truth, shock);
-        return { step, table: noisy(truth, noise, mean) };
-      }),
-    };
+    const tables = { 0: noisy(table, noise, mean) };
+    for (const { step, shock } of shocks) {
+      table = shocked(table, shock);
+      tables[step] = noisy(table, noise, mean);
+    }
+    return tables;
   }
 
   // A world of one seed: shop, visitors, clicks and each agent's numbers from streams of their own. The settings'
@@ -358,7 +291,7 @@ var Zoo = (() => {
     const stream = (number) => new Random(seed, number);
     const shop = drawShop(table.length, table[0].length, nProducts, nUsers, stream(0));
     return new Arena({
-      ...truths(all),
+      tables: truths(all),
       shop,
       visitors: stream(1),
       clicking: stream(2),

@@ -110,7 +110,7 @@ def test_a_number_leads_to_its_cell_and_says_what_stands_behind_it(page):
         number["title"] == "7: interval 6 to 8; must be above 1; 2 worlds, seeds 3, 4"
     )
     assert page.find(id="checked-k").find_parent("details")
-    assert any("claim_tips.js" in tag.get("src", "") for tag in page.select("script"))
+    assert any("claims.js" in tag.get("src", "") for tag in page.select("script"))
 
 
 def test_an_interval_alone_in_its_brackets_is_apart(page):

@@ -184,9 +184,15 @@ def axes_in(text):
     return names - vars(builtins).keys()
 
 
+def axis_names(source):
+    """What a shape in a docstring may be made of."""
+    names = {name for entry in source.dimensions.values() for name in entry.names}
+    return names | set(source.axes)
+
+
 def unknown_axes(source, text):
     """Those of them that the source does not know."""
-    return axes_in(text) - source.axis_names
+    return axes_in(text) - axis_names(source)
 
 
 def unknown_symbols(source, text):
@@ -239,7 +245,7 @@ def test_every_axis_of_the_source_is_used_in_a_docstring():
     texts = [text for path in MODULES for text in docstrings(path.read_text())]
     texts += [text for page in chapters() for text in cell_docstrings(page)]
     names = {name for text in texts for name in axes_in(text)}
-    assert SOURCE.axis_names - names == set()
+    assert axis_names(SOURCE) - names == set()
 
 
 # --- What pages say -----------------------------------------------------------------------------------
@@ -294,7 +300,11 @@ def test_shapes_are_read_from_tex(tex, wanted):
     assert [(str(symbol), axes) for symbol, axes in stated_shapes(tex)] == wanted
 
 
-PROSE = [Use("one", r"A \in d_i", 1, (("inner", "Inner"),))]
+def use(page, tex, line, *ids):
+    return Use(page, tex, line, [page, *(f"{page}#{one}" for one in ids)])
+
+
+PROSE = [use("one", r"A \in d_i", 1, "inner")]
 
 
 def test_what_the_source_says_of_a_page_is_no_fault():
@@ -302,7 +312,7 @@ def test_what_the_source_says_of_a_page_is_no_fault():
 
 
 def test_an_unknown_symbol_is_a_fault_where_it_stands():
-    uses = [*PROSE, Use("one", r"\hat A + 1", 7), Use("other", "B", 8)]
+    uses = [*PROSE, use("one", r"\hat A + 1", 7), use("other", "B", 8)]
     assert list(faults(Source(SMALL), uses)) == [
         Fault(r"\hat{A} has no meaning in $\hat A + 1$", "one", 7),
         Fault("B has no meaning in $B$", "other", 8),
@@ -311,14 +321,14 @@ def test_an_unknown_symbol_is_a_fault_where_it_stands():
 
 def test_a_symbol_is_a_fault_outside_its_scope_but_not_on_pages_of_which_the_source_is_silent():
     source = source_with("symbol: c, means: cost, at: inner")
-    inner = Use("one", "c", 1, (("inner", ""),))
-    assert list(faults(source, [*PROSE, inner, Use("other", "c", 2)])) == []
-    (fault,) = faults(source, [*PROSE, inner, Use("one", "c", 3)])
+    inner = use("one", "c", 1, "inner")
+    assert list(faults(source, [*PROSE, inner, use("other", "c", 2)])) == []
+    (fault,) = faults(source, [*PROSE, inner, use("one", "c", 3)])
     assert fault == Fault("c has no meaning in $c$", "one", 3)
 
 
 def test_an_entry_or_a_place_that_is_not_used_is_a_fault():
-    assert list(faults(Source(SMALL), [Use("one", "A", 1)])) == [
+    assert list(faults(Source(SMALL), [use("one", "A", 1)])) == [
         Fault("d in the entry of d is not used"),
         Fault("one in the entry of d is not used"),
     ]
@@ -351,20 +361,20 @@ def test_an_inner_place_overrules_an_outer_and_a_marked_symbol_the_bare_one():
 
 def test_another_shape_than_the_source_states_is_a_fault():
     (fault,) = faults(
-        Source(SMALL), [*PROSE, Use("one", r"A = A A \in \mathbb{R}^d", 5)]
+        Source(SMALL), [*PROSE, use("one", r"A = A A \in \mathbb{R}^d", 5)]
     )
     assert fault == Fault("A has shape ['d', 'd'], not ['d']", "one", 5)
 
 
 def test_an_entry_is_introduced_where_its_place_uses_it_first():
     uses = [
-        Use("two", "A", 1, (("early", "Early"),)),
-        Use("one", "A", 1, (("untitled", ""),)),
-        Use("one", "A", 1, (("first", "First"), ("thm", ""))),
-        Use("one", "A", 1, (("second", "Second"),)),
+        use("two", "A", 1, "early"),
+        use("one", "A", 1, "untitled"),
+        use("one", "A", 1, "first", "untitled"),
+        use("one", "A", 1, "second"),
     ]
-    source = Source(SMALL)
-    assert introductions(source, uses) == {source.entries[1]: ("first", "First")}
+    source, titles = Source(SMALL), {"two#early", "one#first", "one#second"}
+    assert introductions(source, uses, titles) == {source.entries[1]: "one#first"}
 
 
 @pytest.mark.parametrize(
@@ -419,8 +429,12 @@ def book(tmp_path):
 
 def test_the_page_leads_from_a_symbol_to_where_it_is_introduced(book):
     warnings, page = book()
-    html = BeautifulSoup(page, "html.parser").find("table", class_="notation")
     assert warnings == ""
+    html = BeautifulSoup(page, "html.parser")
+    assert html.h1.text.startswith("Notation")
+    assert html.select_one("h1 ~ section > h2").text.startswith("First")
+    html = html.find("table", class_="notation")
+    assert not html.find("col")  # styles say how wide columns are
     assert [cell.text.strip() for cell in html.thead.find_all("th")] == [
         "Symbol",
         "Meaning",

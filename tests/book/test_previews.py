@@ -4,8 +4,6 @@ import struct
 from collections import Counter
 
 import pytest
-from matplotlib import rc_context
-from previews import HEIGHT, WIDTH, draw
 
 from tests.book.building import build, build_again, lay_out
 from tests.book.pages import page_names, soup
@@ -36,27 +34,13 @@ def test_a_page_has_a_title_a_description_and_a_picture(name):
     assert tags["og:title"] in soup(HTML / name).title.text
     assert "The Adaptive Recommender" in soup(HTML / name).title.text
     picture = (HTML / name).parent / tags["og:image"]
-    assert size(picture) == (WIDTH, HEIGHT)
+    assert size(picture) == (1200, 630)
 
 
 def test_no_two_pages_look_the_same():
-    for key in ("og:title", "description", "og:image"):
+    for key in ("og:title", "description"):
         found = Counter(head(name)[key] for name in PAGES)
         assert found.most_common(1)[0][1] == 1, found.most_common(1)
-
-
-def test_a_picture_does_not_depend_on_the_style_of_its_process(tmp_path):
-    draw(tmp_path / "one.png", "A book", "A title", "A description")
-    with rc_context({"figure.constrained_layout.use": True, "font.size": 30}):
-        draw(tmp_path / "two.png", "A book", "A title", "A description")
-    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
-
-
-def test_words_that_do_not_fit_on_a_line_are_wrapped(tmp_path):
-    draw(tmp_path / "long.png", "A book", "A title " * 6, "A description " * 10)
-    draw(tmp_path / "other.png", "A book", "A title", "A description")
-    assert size(tmp_path / "long.png") == (WIDTH, HEIGHT)
-    assert (tmp_path / "long.png").read_bytes() != (tmp_path / "other.png").read_bytes()
 
 
 def test_a_published_book_names_its_whole_address(tmp_path, monkeypatch):
@@ -71,7 +55,7 @@ def test_a_published_book_names_its_whole_address(tmp_path, monkeypatch):
         for tag in html.find_all("meta", property=True)
     }
     assert tags["og:url"] == f"{address}chapters/index.html"
-    assert tags["og:image"] == f"{address}_images/previews/chapters-index.png"
+    assert tags["og:image"] == f"{address}_static/preview.png"
 
 
 def test_a_page_without_a_description_breaks_the_build(tmp_path):

@@ -22,7 +22,7 @@ class FigurePage:
         return json.loads(self.figure.locator("> script").inner_text())
 
     def summary(self):
-        return self.figure.locator(".interactive-summary").inner_text()
+        return self.figure.locator("[aria-live=polite]").inner_text()
 
     def controls(self):
         found = self.figure.locator("input, select, button").all()
@@ -140,7 +140,3 @@ def options(page, label):
 def number_in(text, pattern):
     """The number that a pattern finds in a text."""
     return float(re.search(pattern, text)[1].replace(",", ""))
-
-
-def dark_or_light(page):
-    return page.evaluate("document.documentElement.dataset.theme")

@@ -1,13 +1,11 @@
 """The interactive figures: they compute what zoolib computes, answer to every reader, and hold still."""
 
-import json
-import time
 from functools import cache
 
 import numpy as np
 import pytest
 
-from tests.site.moving import dark_or_light, move, number_in, opened, options
+from tests.site.moving import move, number_in, opened, options
 from zoolib import (
     SHOCK_1,
     SHOCK_2,
@@ -441,7 +439,9 @@ def test_in_print_the_static_figure_stands_alone(pages, name):
 
 @every_figure
 @pytest.mark.parametrize("width", [390, 1280])
-def test_a_figure_needs_no_more_room_than_it_reserves(browser, site, name, width):
+def test_a_figure_needs_no_more_room_than_it_reserves_so_that_nothing_moves(
+    browser, site, name, width
+):
     context = browser.new_context(viewport={"width": width, "height": 900})
     context.route(f"**/{name}.js", lambda route: route.abort())
     empty = opened(context, site, *address(name), wait=False, only=True)
@@ -453,66 +453,3 @@ def test_a_figure_needs_no_more_room_than_it_reserves(browser, site, name, width
         assert page.words_outside() == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     context.close()
-
-
-@every_figure
-def test_the_page_holds_still_when_the_figure_comes_late(browser, site, name):
-    context = browser.new_context(viewport={"width": 1280, "height": 1000})
-
-    def late(route):
-        time.sleep(1)
-        route.continue_()
-
-    context.route(f"**/{name}.js", late)
-    page = context.new_page()
-    page.add_init_script(
-        """window.shifts = [];
-        new PerformanceObserver((list) => window.shifts.push(...list.getEntries()))
-            .observe({ type: "layout-shift", buffered: true });"""
-    )
-    page = opened(context, site, *address(name), page=page)
-    page.figure.scroll_into_view_if_needed()
-    page.wait_for_timeout(200)
-    moved = page.evaluate(
-        """() => {
-            const figure = document.querySelector(".interactive.ready");
-            // What stands above the figure is not moved by it.
-            const above = ({ node }) => node &&
-                node.compareDocumentPosition(figure) & Node.DOCUMENT_POSITION_FOLLOWING;
-            return window.shifts.filter((shift) => !shift.sources.some(above))
-                .reduce((total, shift) => total + shift.value, 0);
-        }"""
-    )
-    assert moved < 0.01
-    context.close()
-
-
-@every_figure
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_in_a_figure(browser, site, name, theme):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    context = browser.new_context(
-        viewport={"width": 390, "height": 900}, color_scheme=theme
-    )
-    page = opened(context, site, *address(name), only=True)
-    assert dark_or_light(page) == theme
-    results = axe.Axe().run(page.page, context=f"[data-figure={name}]")
-    found = [(v["id"], v["nodes"][0]["html"]) for v in results.response["violations"]]
-    assert found == []
-    context.close()
-
-
-@every_figure
-def test_only_pages_with_a_figure_load_its_scripts(site, name):
-    script = f"_static/{name}.js"
-    having = {
-        page.stem
-        for page in site.rglob("*.html")
-        if script in page.read_text(encoding="utf-8")
-    }
-    assert having == {FIGURES[name][0]}
-    loaded = (site / address(name)[1]).read_text(encoding="utf-8")
-    assert loaded.index("_static/plot.js") < loaded.index(script)
-    data = loaded.split('<script type="application/json">')[1].split("</script>")[0]
-    assert json.loads(data)
-    assert len(data) < 40_000

@@ -9,6 +9,7 @@ from scipy import stats
 
 import zoolib
 from tests.notebooks import ROOT
+from tests.site.moving import FigurePage, move
 from zoolib import (
     SHOCK_1,
     SHOCK_2,
@@ -146,7 +147,7 @@ REPLAY = """([data, it, script]) => {
     new kind(it.n_products, own, random[k], script.category));
   const shocks = it.shocks.map(([step, which]) => ({ step, shock: all.knownShocks[which] }));
   const arena = new Zoo.Arena({
-    ...Zoo.truths({ ...all, noise: it.noise, shocks }),
+    tables: Zoo.truths({ ...all, noise: it.noise, shocks }),
     shop: script, agents, visitors: { below: next(script.users) }, clicking: { uniform: next(script.clicking) },
   });
   const arms = [], rewards = [];
@@ -246,17 +247,6 @@ def test_ties_are_broken_as_zoolib_breaks_them(zoo, scores, uniform, arm):
     assert chosen == arm
 
 
-def test_the_random_numbers_are_the_published_generators(zoo):
-    """The first outputs of xoshiro128** from the state (1, 2, 3, 4), as its reference code prints them."""
-    found = zoo("""() => {
-      const random = new Zoo.Random(0);
-      random.state.set([1, 2, 3, 4]);
-      return Array.from({ length: 8 }, () => random.bits());
-    }""")
-    assert found[:4] == [11520, 0, 5927040, 70819200]
-    assert found[4:] == [2031721883, 1637235492, 1287239034, 3734860849]
-
-
 def test_uniform_and_normal_numbers_have_their_distributions(zoo):
     drawn = zoo("""() => ["uniform", "normal"].map((name, stream) => {
       const random = new Zoo.Random(7, stream);
@@ -264,12 +254,12 @@ def test_uniform_and_normal_numbers_have_their_distributions(zoo):
     })""")
     for sample, cdf in zip(drawn, (stats.uniform.cdf, stats.norm.cdf), strict=True):
         assert stats.kstest(sample, cdf).pvalue > 0.001
-        # Neighbours, which the polar method makes in pairs, know nothing of each other.
+        # Neighbours know nothing of each other.
         assert abs(np.corrcoef(sample[:-1], sample[1:])[0, 1]) < 0.02
 
 
 def test_seeds_and_streams_give_other_numbers_and_the_same_ones_again(zoo):
-    first = """([seed, stream]) => new Zoo.Random(seed, stream).bits()"""
+    first = """([seed, stream]) => new Zoo.Random(seed, stream).uniform()"""
     pairs = [(seed, stream) for seed in range(40) for stream in range(6)]
     found = [zoo(first, pair) for pair in pairs]
     assert len(set(found)) == len(pairs)
@@ -353,7 +343,7 @@ def open_page(browser, site):
             ),
         )
         page.goto((site / "chapters" / "playground.html").as_uri())
-        return page
+        return FigurePage(page, "playground")
 
     yield opened
     for context in contexts:
@@ -361,16 +351,8 @@ def open_page(browser, site):
     assert faults == []
 
 
-def figure(page):
-    return page.locator('.interactive[data-figure="playground"]')
-
-
 def press(page, name):
-    figure(page).get_by_role("button", name=name, exact=True).click()
-
-
-def sentence(page):
-    return figure(page).locator("[aria-live=polite]").text_content()
+    page.figure.get_by_role("button", name=name, exact=True).click()
 
 
 def finish(page, words="step 20,000 of 20,000", unlike="no such words"):
@@ -383,20 +365,7 @@ def finish(page, words="step 20,000 of 20,000", unlike="no such words"):
         arg=[words, unlike],
         timeout=60_000,
     )
-    return sentence(page)
-
-
-def move(page, label, value):
-    slider = figure(page).get_by_label(label, exact=True)
-    slider.fill(str(value))
-    return slider
-
-
-def data_of(page):
-    return page.evaluate(
-        """() => JSON.parse(document.querySelector(
-          '.interactive[data-figure="playground"] script[type="application/json"]').textContent)"""
-    )
+    return page.summary()
 
 
 def in_page(page, seeds=(0,), step=10_000, alphas=(0.5, 0.1), **changes):
@@ -412,7 +381,7 @@ def in_page(page, seeds=(0,), step=10_000, alphas=(0.5, 0.1), **changes):
             return all.agents.map((_, k) => arena.regret(k));
           });
         }""",
-        [data_of(page), step, list(alphas), changes, list(seeds)],
+        [page.data(), step, list(alphas), changes, list(seeds)],
     )
 
 
@@ -425,7 +394,7 @@ def regrets(text):
 
 
 def test_the_page_hands_over_what_the_library_says(open_page):
-    data = data_of(open_page())
+    data = open_page().data()
     for name, value in facts().items():
         if name == "shocks":
             shocks = [
@@ -441,12 +410,12 @@ def test_the_page_hands_over_what_the_library_says(open_page):
 
 def test_the_page_plays_one_world_as_the_engine_does(open_page):
     page = open_page()
-    assert "press Play" in sentence(page)
+    assert "press Play" in page.summary()
     press(page, "Play")
     played = regrets(finish(page))
     assert played == pytest.approx(in_page(page)[0], abs=0.5)
     press(page, "Start again")
-    assert "press Play" in sentence(page)
+    assert "press Play" in page.summary()
     press(page, "Play")
     assert regrets(finish(page)) == played
 
@@ -483,7 +452,8 @@ def test_a_slider_does_what_it_says(open_page, label, value, shown, changes, tou
     page = open_page()
     press(page, "Play")
     before = finish(page)
-    slider = move(page, label, value)
+    move(page, label, value)
+    slider = page.figure.get_by_label(label, exact=True)
     assert slider.get_attribute("aria-valuetext") == shown
     assert slider.locator("xpath=../output").text_content() == shown
     # The world is played again at once; the engine, told the same, finds the same.
@@ -499,7 +469,7 @@ def test_another_world_and_another_shock_are_other_games(open_page):
     sentences = [finish(page)]
     press(page, "New world")
     sentences.append(finish(page, "World 1, step 20,000"))
-    figure(page).get_by_label("Shock", exact=True).select_option(index=0)
+    page.figure.get_by_label("Shock", exact=True).select_option(index=0)
     sentences.append(finish(page, "World 1, step 20,000", unlike=sentences[-1]))
     wanted = [
         in_page(page)[0],
@@ -514,7 +484,7 @@ def test_the_tables_say_which_category_goes_to_which_persona(open_page):
     page = open_page()
     press(page, "Play")
     finish(page)
-    tables = figure(page).locator("table.interactive-tiles")
+    tables = page.figure.locator("table.interactive-tiles")
     assert tables.count() == 3
     world = ZooplusSimulator(seed=42)
     world.apply_shock(SHOCK_1)
@@ -545,7 +515,7 @@ def test_the_tables_say_which_category_goes_to_which_persona(open_page):
 
 def test_everything_works_from_the_keyboard(open_page):
     page = open_page()
-    figure(page).get_by_label("α of LinUCB", exact=True).focus()
+    page.figure.get_by_label("α of LinUCB", exact=True).focus()
     reached = []
     for _ in range(13):
         reached.append(
@@ -570,11 +540,11 @@ def test_everything_works_from_the_keyboard(open_page):
         "Speed",
         "Axis of regret",
     ]
-    slider = figure(page).get_by_label("Products", exact=True)
+    slider = page.figure.get_by_label("Products", exact=True)
     slider.focus()
     page.keyboard.press("ArrowRight")
     assert slider.input_value() == "55"
-    figure(page).get_by_role("button", name="Play", exact=True).focus()
+    page.figure.get_by_role("button", name="Play", exact=True).focus()
     page.keyboard.press("Space")
     finish(page)
 
@@ -594,11 +564,11 @@ def at_leisure(page):
     """Play at 5,000 steps a second for two seconds of the page's own clock, then pause."""
     page.clock.install(time=0)
     page.clock.pause_at(1)
-    figure(page).get_by_label("Speed", exact=True).select_option(index=1)
+    page.figure.get_by_label("Speed", exact=True).select_option(index=1)
     press(page, "Play")
     page.clock.run_for(2000)
     press(page, "Pause")
-    return int(re.search(r"step ([\d,]+) of", sentence(page))[1].replace(",", ""))
+    return int(re.search(r"step ([\d,]+) of", page.summary())[1].replace(",", ""))
 
 
 def test_speed_and_pause(open_page):
@@ -608,9 +578,9 @@ def test_speed_and_pause(open_page):
     assert 9_000 < steps <= 11_000
     assert page.evaluate("changes") >= 3  # the curves grow while one looks
     page.clock.run_for(300)
-    assert f"step {steps:,} of" in sentence(page)
+    assert f"step {steps:,} of" in page.summary()
     move(page, "Noise", 0.2)  # at rest, a new setting waits for Play
-    assert "press Play" in sentence(page)
+    assert "press Play" in page.summary()
 
 
 def test_who_asks_for_less_motion_sees_less(open_page):
@@ -641,17 +611,17 @@ def test_nothing_moves_and_nothing_sticks_out(open_page, width):
     finish(page)
     press(page, "Play 20 worlds")
     finish(page, "20 of 20 worlds")
-    after = figure(page).locator(".interactive-stage").bounding_box()["height"]
+    after = page.figure.locator(".interactive-stage").bounding_box()["height"]
     assert after == pytest.approx(reserved[1], abs=1)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_without_scripts_and_in_print_the_static_figure_stands_alone(open_page):
     page = open_page(java_script_enabled=False)
-    assert not figure(page).is_visible()
+    assert not page.figure.is_visible()
     assert not page.get_by_role("button", name="Play", exact=True).is_visible()
     assert page.locator("#fig-playground img").first.is_visible()
     page = open_page()
-    assert figure(page).is_visible()
+    assert page.figure.is_visible()
     page.emulate_media(media="print")
-    assert not figure(page).is_visible()
+    assert not page.figure.is_visible()

@@ -14,7 +14,7 @@ FAULTS = """<!DOCTYPE html>
 <script>window.MathJax = {}</script><script defer src="_static/tex-svg.js"></script>
 </head><body>
 <div id="pst-primary-sidebar"><input autocorrect="off"></div>
-<button onclick="window.print()" class="btn-download-pdf-button"><i class="fas fa-file-pdf"></i></button>
+<button><i class="fas fa-file-pdf"></i></button>
 <button><i class="theme-switch fa-solid fa-sun   fa-lg" data-mode="light" title="Light"></i></button>
 <div><style scoped>td {}</style>
 <table border="1" class="dataframe"><tr><th></th><th>a &amp; b</th></tr></table></div>
@@ -29,9 +29,9 @@ MATHEMATICS = r"""<p><span class="math">\(x_{t,a}\)</span></p><div class="math">
 
 @pytest.fixture
 def repaired(tmp_path):
-    def repair(more="", name="page.html"):
+    def repair(more=""):
         (tmp_path / "a.svg").write_text('<svg xmlns="…" width="300pt" height="150pt">')
-        file = tmp_path / name
+        file = tmp_path / "page.html"
         file.write_text(FAULTS.replace("{more}", more))
         theme_repairs.repair_page(file)
         once = BeautifulSoup(file.read_text(), "html.parser")
@@ -57,7 +57,7 @@ def test_only_needed_scripts_stay_and_run_after_the_text_is_shown(repaired):
     assert [script.text for script in page.head.find_all("script")] == ["first()"]
     assert not page.select("link[rel=preload]")
     assert "tex-svg" in scripts(repaired(MATHEMATICS))
-    assert "searchindex" in scripts(repaired(name="search.html"))
+    assert "searchindex" in scripts(repaired('<div id="search-results"></div>'))
 
 
 def test_icons_are_drawn_where_they_stand(repaired):
@@ -97,18 +97,14 @@ def test_the_width_of_a_formula_is_near_what_mathjax_makes_of_it(source, measure
 
 def test_tables_roles_and_names_are_those_of_html(repaired):
     page = repaired()
-    assert not page.select(
-        "table[border], style, input[autocorrect], [onclick], th:empty"
-    )
+    assert not page.select("table[border], style, input[autocorrect], th:empty")
     assert page.th.text == "a & b"
     assert page.summary.attrs == {}
     assert page.summary.span.text == "Show"
     assert [tag["id"] for tag in page.select("[id]")] == ["pst-primary-sidebar"]
-    assert page.select_one(".proof")["class"] == ["proof", "admonition", "proof-text"]
     assert page.select_one(".citation")["role"] == "listitem"
     assert page.select_one("#pst-primary-sidebar")["role"] == "complementary"
     assert len(page.select("meta[name=viewport]")) == 1
-    assert "window.print()" in page.find_all("script")[-1].text
     assert page.pre.text == "  two  spaces\n"
 
 
@@ -117,4 +113,4 @@ def test_a_picture_without_size_is_reported(tmp_path, caplog):
     file = tmp_path / "page.html"
     file.write_text(FAULTS)
     theme_repairs.repair_page(file)
-    assert "a.svg has no width or height" in caplog.text
+    assert "a.svg has no width" in caplog.text
