@@ -390,14 +390,17 @@ def test_a_kept_model_is_named_after_all_that_its_training_depends_on(
         before = set(store.glob("*"))
         settings |= {"device": "cpu", "keep": True} | changed
         train_recommender(model, small_log(log), **settings)
-        for file in set(store.glob("*")) - before:
-            return same(weights_of(MLPRecommender.load(file)), weights_of(model))
+        new = set(store.glob("*")) - before
+        assert all(
+            same(weights_of(MLPRecommender.load(f)), weights_of(model)) for f in new
+        )
+        return len(new)
 
     others = {"log": 1, "weights": 1, "epochs": 2, "batch_size": 50, "seed": 1}
     for changed in ({}, {"learning_rate": 1e-2}, *({n: v} for n, v in others.items())):
         assert kept(**changed), changed
-        assert kept(**changed) is None  # the file is there
-    assert kept(keep=False) is None
+        assert not kept(**changed)  # the file is there
+    assert not kept(keep=False)
     monkeypatch.setattr(torch, "__version__", "9.9")
     assert kept()
     code = tmp_path / "code.py"
@@ -407,7 +410,7 @@ def test_a_kept_model_is_named_after_all_that_its_training_depends_on(
         assert kept()
     code.write_text("x = 2\n")
     assert kept()
-    assert kept() is None
+    assert not kept()
 
 
 def test_an_interrupted_training_keeps_nothing(store, monkeypatch):
