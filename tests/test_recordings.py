@@ -7,6 +7,7 @@ import pytest
 from zoolib import (
     SHOCK_1,
     SHOCK_2,
+    Churn,
     FeatureEngineer,
     LinUCBAgent,
     RandomAgent,
@@ -76,23 +77,39 @@ def test_what_was_recorded_is_what_was_played(made, n_features, path, nobody_pla
             assert (getattr(history, name) == getattr(live, name)).all(), name
 
 
+@pytest.mark.parametrize("churn", [None, Churn(every=50, share=0.3)])
 def test_categories_bring_the_same_clicks_by_the_first_product_of_each(
-    path, nobody_plays
+    churn, path, nobody_plays
 ):
     call = (players(), SEEDS, N_STEPS, SHOCKS)
-    live = run_experiment(*call)
-    recorded_experiment(path, *call, by="category")
+    live = run_experiment(*call, churn=churn)
+    recorded_experiment(path, *call, churn=churn, by="category")
     nobody_plays()
-    again = recorded_experiment(path, *call, by="category")
+    again = recorded_experiment(path, *call, churn=churn, by="category")
     for name in ARRAYS:
         assert (getattr(again, name) == getattr(live, name)).all(), name
     for w, seed in enumerate(SEEDS):
-        category = ZooplusSimulator(seed=seed).category_of_product
-        shown = category[again.arm[:, w]]
-        assert (shown == category[live.arm[:, w]]).all()
-        assert set(again.arm[:, w].ravel()) == {
-            list(category).index(c) for c in set(shown.ravel())
-        }
+        world = ZooplusSimulator(seed=seed)
+        for start in (0, 50, 100):
+            if start and churn:
+                world.restock(churn.share)
+            category = world.category_of_product
+            steps = slice(start, start + 50)
+            shown = category[again.arm[:, w, steps]]
+            assert (shown == category[live.arm[:, w, steps]]).all()
+            firsts = {list(category).index(code) for code in {*shown.ravel()}}
+            assert {*again.arm[:, w, steps].ravel()} == firsts
+
+
+def test_churn_strikes_again_as_it_was_recorded(path, nobody_plays):
+    call = (players(), SEEDS, N_STEPS)
+    live = run_experiment(*call, churn=Churn(25, 0.2))
+    recorded_experiment(path, *call, churn=Churn(25, 0.2))
+    nobody_plays()
+    again = recorded_experiment(path, *call, churn=Churn(25, 0.2))
+    assert again.churn == live.churn
+    for name in (*ARRAYS, "arm"):
+        assert (getattr(again, name) == getattr(live, name)).all(), name
 
 
 def test_a_world_may_lack_a_category(path):
@@ -144,6 +161,7 @@ def test_a_record_says_of_which_commit_it_is(path, monkeypatch):
         ({"shocks": {50: SHOCK_2, 90: SHOCK_2}}, "shocks"),
         ({"shocks": {51: SHOCK_1, 90: SHOCK_2}}, "shocks"),
         ({"by": "category"}, "by"),
+        ({"churn": Churn(25, 0.2)}, "churn"),
         ({"make_world": rich_world}, "made"),
         ({"make_features": with_pairs}, "made"),
     ],

@@ -8,7 +8,7 @@ from __future__ import annotations
 import lzma
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from zoolib.agents import Agent
 from zoolib.experiments.arena import run_experiment
 from zoolib.experiments.history import History
 from zoolib.world.features import FeatureEngineer
-from zoolib.world.simulator import MarketShock, ZooplusSimulator
+from zoolib.world.simulator import Churn, MarketShock, ZooplusSimulator
 
 
 def recorded_experiment(
@@ -31,6 +31,7 @@ def recorded_experiment(
     n_steps: int,
     shocks: Mapping[int, MarketShock] | None = None,
     *,
+    churn: Churn | None = None,
     by: str = "arm",
     make_world: Callable[..., ZooplusSimulator] = ZooplusSimulator,
     make_features: Callable[..., FeatureEngineer] = FeatureEngineer,
@@ -46,7 +47,7 @@ def recorded_experiment(
         The record. It also says of which commit it is.
     agents : mapping of str to Agent
         Each for ``len(seeds)`` worlds.
-    seeds, n_steps, shocks, make_world, make_features
+    seeds, n_steps, shocks, churn, make_world, make_features
         As for `run_experiment`.
     by : {"arm", "category"}
         What is recorded of a choice. Categories make a smaller file and the same clicks if, as in the
@@ -62,27 +63,29 @@ def recorded_experiment(
         Also if the record is damaged, or one of another experiment.
     """
     as_one_of("by", by, ("arm", "category"))
-    path, arena = Path(path), {"shocks": shocks, "make_world": make_world}
+    path = Path(path)
+    arena = {"shocks": shocks, "churn": churn, "make_world": make_world}
     experiment = {
         "agents": {name: repr(agent) for name, agent in agents.items()},
         "seeds": list(seeds),
         "n_steps": n_steps,
         "shocks": {str(step): repr(shock) for step, shock in (shocks or {}).items()},
+        "churn": churn and repr(churn),
         "made": [make_world.__qualname__, make_features.__qualname__],
         "by": by,
     }
     worlds = [make_world(seed=seed) for seed in seeds]
-    categories = np.stack([world.category_of_product for world in worlds])
+    times = list(_catalogues(worlds, n_steps, churn)) if by == "category" else []
     if not path.exists():
         history = run_experiment(
             agents, seeds, n_steps, make_features=make_features, **arena
         )
         if history.n_steps < n_steps:
             raise KeyboardInterrupt("half an experiment is no record")
-        shown = history.arm
-        if by == "category":
-            shown = np.stack([np.take_along_axis(categories, one, 1) for one in shown])
-        record = {"commit": _commit(), **experiment, "shown": shown.astype(np.uint8)}
+        shown = history.arm.astype(np.uint8)
+        for steps, categories in times:
+            shown[..., steps] = _each(categories, shown[..., steps])
+        record = {"commit": _commit(), **experiment, "shown": shown}
         blob = lzma.compress(to_bytes(record))
         write_whole(path, lambda file: file.write(blob))
     try:
@@ -98,12 +101,29 @@ def recorded_experiment(
                 f"path must name a record of this experiment: {name} of {str(path)!r} is "
                 f"{record.get(name)!r}, not {ours!r}"
             )
-    if by == "category":
+    for steps, categories in times:
         codes = np.arange(categories.max() + 1)
-        firsts = (categories[..., None] == codes).argmax(axis=1)  # in each world
-        shown = np.stack([np.take_along_axis(firsts, one, 1) for one in shown])
+        firsts = (categories[..., None] == codes).argmax(axis=1)  # of each category
+        shown[..., steps] = _each(firsts, shown[..., steps])
     players = {name: _Again(arms) for name, arms in zip(agents, shown, strict=True)}
     return run_experiment(players, seeds, n_steps, **arena)
+
+
+def _catalogues(
+    worlds: list[ZooplusSimulator], n_steps: int, churn: Churn | None
+) -> Iterator[tuple[slice, NDArray]]:
+    """Give the categories of all products, shape (W, n_products), and the steps in which they are on offer."""
+    every = churn.every if churn else n_steps
+    for start in range(0, n_steps, every):
+        for world in worlds if start else ():
+            world.restock(churn.share)
+        categories = np.stack([world.category_of_product for world in worlds])
+        yield slice(start, start + every), categories
+
+
+def _each(values: NDArray, index: NDArray) -> NDArray:
+    """Look up (agent, W, step) indices in (W, n) values, world by world."""
+    return np.take_along_axis(values[None], index, axis=-1)
 
 
 class _Again:
