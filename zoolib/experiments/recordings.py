@@ -8,7 +8,7 @@ from __future__ import annotations
 import lzma
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from zoolib._support.checks import as_one_of
 from zoolib._support.files import write_whole
 from zoolib._support.state import from_bytes, to_bytes
-from zoolib.agents import Agent
+from zoolib.agents import Agent, Context
 from zoolib.experiments.arena import run_experiment
 from zoolib.experiments.history import History
 from zoolib.world.features import FeatureEngineer
@@ -75,22 +75,24 @@ def recorded_experiment(
         "by": by,
     }
     worlds = [make_world(seed=seed) for seed in seeds]
-    times = list(_catalogues(worlds, n_steps, churn)) if by == "category" else []
+    personas = np.stack([world.persona_of_user for world in worlds])
+    catalogues = _catalogues(worlds, n_steps, churn, by)
     if not path.exists():
         history = run_experiment(
             agents, seeds, n_steps, make_features=make_features, **arena
         )
         if history.n_steps < n_steps:
             raise KeyboardInterrupt("half an experiment is no record")
-        shown = history.arm.astype(np.uint8)
-        for steps, categories in times:
-            shown[..., steps] = _each(categories, shown[..., steps])
-        record = {"commit": _commit(), **experiment, "shown": shown}
+        shown = np.empty_like(history.arm)
+        for start, codes in catalogues.items():  # each from its step on
+            shown[..., start:] = _each(codes, history.arm[..., start:])
+        changes = _changes(shown, history.persona)
+        record = {"commit": _commit(), **experiment, "changes": changes}
         blob = lzma.compress(to_bytes(record))
         write_whole(path, lambda file: file.write(blob))
     try:
         record = from_bytes(lzma.decompress(path.read_bytes()))
-        shown = record.pop("shown")
+        changes = record["changes"]
     except (lzma.LZMAError, EOFError, ValueError, KeyError) as error:
         raise ValueError(
             f"path must name a record: got {str(path)!r} ({error})"
@@ -101,24 +103,25 @@ def recorded_experiment(
                 f"path must name a record of this experiment: {name} of {str(path)!r} is "
                 f"{record.get(name)!r}, not {ours!r}"
             )
-    for steps, categories in times:
-        codes = np.arange(categories.max() + 1)
-        firsts = (categories[..., None] == codes).argmax(axis=1)  # of each category
-        shown[..., steps] = _each(firsts, shown[..., steps])
-    players = {name: _Again(arms) for name, arms in zip(agents, shown, strict=True)}
+    players = {
+        name: _Again(one, personas, catalogues)
+        for name, one in zip(agents, changes, strict=True)
+    }
     return run_experiment(players, seeds, n_steps, **arena)
 
 
 def _catalogues(
-    worlds: list[ZooplusSimulator], n_steps: int, churn: Churn | None
-) -> Iterator[tuple[slice, NDArray]]:
-    """Give the categories of all products, shape (W, n_products), and the steps in which they are on offer."""
-    every = churn.every if churn else n_steps
-    for start in range(0, n_steps, every):
+    worlds: list[ZooplusSimulator], n_steps: int, churn: Churn | None, by: str
+) -> dict[int, NDArray]:
+    """Return what is recorded of each product, shape (W, n_products), by the step from which it holds."""
+    found = {}
+    for start in range(0, n_steps, churn.every if churn else n_steps):
         for world in worlds if start else ():
             world.restock(churn.share)
         categories = np.stack([world.category_of_product for world in worlds])
-        yield slice(start, start + every), categories
+        arms = np.broadcast_to(np.arange(categories.shape[1]), categories.shape)
+        found[start] = arms if by == "arm" else categories
+    return found
 
 
 def _each(values: NDArray, index: NDArray) -> NDArray:
@@ -126,16 +129,44 @@ def _each(values: NDArray, index: NDArray) -> NDArray:
     return np.take_along_axis(values[None], index, axis=-1)
 
 
+def _changes(shown: NDArray, persona: NDArray) -> NDArray:
+    """Return what was shown plus one, or zero where the persona was shown the same before: zeros pack well."""
+    order = np.argsort(persona, axis=-1, kind="stable")
+    came, shown = np.take_along_axis(persona, order, -1), _each_in(shown, order)
+    changes = (shown + 1).astype(np.min_scalar_type(shown.max() + 1))
+    as_before = came[:, 1:] == came[:, :-1]
+    changes[..., 1:][as_before & (shown[..., 1:] == shown[..., :-1])] = 0
+    return _each_in(changes, np.argsort(order, axis=-1))
+
+
+def _each_in(shown: NDArray, order: NDArray) -> NDArray:
+    """Put the steps of all agents into an order, shape (W, step)."""
+    return np.take_along_axis(shown, order[None], axis=-1)
+
+
 class _Again:
-    """Show what was shown, shape (W, n_steps), and learn nothing."""
+    """Show what was shown, and learn nothing."""
 
-    def __init__(self, shown: NDArray) -> None:
-        self.n_worlds, self._shown, self._step = len(shown), shown, 0
+    def __init__(
+        self, changes: NDArray, personas: NDArray, catalogues: dict[int, NDArray]
+    ) -> None:
+        self.n_worlds = len(changes)
+        self._changes, self._personas, self._step = changes.T, personas, 0
+        self._catalogues, self._worlds = catalogues, np.arange(self.n_worlds)
+        self._last = np.zeros((self.n_worlds, personas.max() + 1), int)
 
-    def select(self, context: object) -> NDArray:
-        return self._shown[:, self._step]
+    def select(self, context: Context) -> NDArray:
+        """Return the first product that is recorded as what was shown."""
+        if self._step in self._catalogues:
+            catalogue = self._catalogues[self._step]
+            codes = np.arange(catalogue.max() + 1)
+            self._firsts = (catalogue[..., None] == codes).argmax(axis=1)
+        place = self._worlds, self._personas[self._worlds, context.user_id]
+        change = self._changes[self._step]
+        self._last[place] = np.where(change, change - 1, self._last[place])
+        return self._firsts[self._worlds, self._last[place]]
 
-    def update(self, context: object, arm: object, reward: object) -> None:
+    def update(self, context: Context, arm: NDArray, reward: NDArray) -> None:
         self._step += 1
 
 
