@@ -1,5 +1,6 @@
 import lzma
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -217,4 +218,16 @@ def test_half_an_experiment_is_no_record(path, monkeypatch):
 def test_what_is_recorded_has_a_name(path):
     with pytest.raises(ValueError, match=r"by must be one of .*: got 'persona'"):
         recorded_experiment(path, players(), SEEDS, 5, by="persona")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("name", ["make_world", "make_features"])
+def test_what_makes_worlds_and_features_has_a_name(name, path):
+    made = {
+        name: partial({"make_world": rich_world, "make_features": with_pairs}[name])
+    }
+    with pytest.raises(
+        TypeError, match=f"{name} must be a function or class: got .*partial"
+    ):
+        recorded_experiment(path, players(), SEEDS, 5, **made)
     assert not path.exists()

@@ -63,6 +63,9 @@ def recorded_experiment(
         Also if the record is damaged, or one of another experiment.
     """
     as_one_of("by", by, ("arm", "category"))
+    for name, make in (("make_world", make_world), ("make_features", make_features)):
+        if not hasattr(make, "__qualname__"):
+            raise TypeError(f"{name} must be a function or class: got {make!r}")
     path = Path(path)
     arena = {"shocks": shocks, "churn": churn, "make_world": make_world}
     experiment = {
@@ -87,9 +90,18 @@ def recorded_experiment(
         for start, codes in catalogues.items():  # each from its step on
             shown[..., start:] = _each(codes, history.arm[..., start:])
         changes = _changes(shown, history.persona)
-        record = {"commit": _commit(), **experiment, "changes": changes}
-        blob = lzma.compress(to_bytes(record))
-        write_whole(path, lambda file: file.write(blob))
+        blob = to_bytes({"commit": _commit(), **experiment, "changes": changes})
+        write_whole(path, lambda file: file.write(lzma.compress(blob)))
+    changes = _read(path, experiment)
+    players = {
+        name: _Again(one, personas, catalogues)
+        for name, one in zip(agents, changes, strict=True)
+    }
+    return run_experiment(players, seeds, n_steps, **arena)
+
+
+def _read(path: Path, experiment: dict[str, object]) -> NDArray:
+    """Return the choices in a record of this experiment."""
     try:
         record = from_bytes(lzma.decompress(path.read_bytes()))
         changes = record["changes"]
@@ -103,11 +115,7 @@ def recorded_experiment(
                 f"path must name a record of this experiment: {name} of {str(path)!r} is "
                 f"{record.get(name)!r}, not {ours!r}"
             )
-    players = {
-        name: _Again(one, personas, catalogues)
-        for name, one in zip(agents, changes, strict=True)
-    }
-    return run_experiment(players, seeds, n_steps, **arena)
+    return changes
 
 
 def _catalogues(
