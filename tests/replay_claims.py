@@ -131,10 +131,10 @@ def _noting(outcome: Replay) -> Iterator[None]:
             raise RecordedError(path)
         return sweep(*args, **options)
 
-    def played(
-        path: Any, *args: Any, by: str = "arm", **options: Any
-    ) -> zoolib.History:
-        return zoolib.run_experiment(*args, **options)
+    def played(path: Any, agents: dict, *args: Any, **options: Any) -> zoolib.History:
+        options.pop("by", None)
+        agents = {**options.pop("live", {}), **agents}
+        return zoolib.run_experiment(agents, *args, **options)
 
     zoolib.claim, zoolib.sweep, zoolib.recorded_experiment = (
         note,

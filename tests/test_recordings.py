@@ -221,6 +221,18 @@ def test_what_is_recorded_has_a_name(path):
     assert not path.exists()
 
 
+def test_others_may_play_along(path):
+    call = (players(29), SEEDS, N_STEPS, SHOCKS)
+    made = {"make_features": with_pairs}
+    table = LinUCBAgent(50, 29, alpha=1, shared=True, n_worlds=3)
+    alone = run_experiment({"table": table}, *call[1:], **made)
+    for _ in range(2):  # while the record is made, and from it
+        again = recorded_experiment(path, *call, live={"table": table}, **made)
+        assert again.agents == ("table", "linear", "random")
+        assert (again.arm[0] == alone.arm[0]).all()
+    assert (again.arm[1:] == recorded_experiment(path, *call, **made).arm).all()
+
+
 @pytest.mark.parametrize("name", ["make_world", "make_features"])
 def test_what_makes_worlds_and_features_has_a_name(name, path):
     made = {

@@ -50,7 +50,8 @@ claim("behind", "Never comes.", 1, equals=1, fmt="d", seeds=SEEDS)
 from zoolib import RandomAgent, recorded_experiment
 
 agents = {"random": RandomAgent(50, n_worlds=3)}
-run = recorded_experiment("kept.xz", agents, SEEDS, 10, by="category")
+run = recorded_experiment("kept.xz", {"b": agents["random"]}, SEEDS, 10, by="arm", live=agents)
+assert run.agents == ("random", "b")
 claim("again", "Recorded agents play.", sum(run.seeds), above=1500, fmt="d", seeds=SEEDS)
 ```
 

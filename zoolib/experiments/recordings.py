@@ -9,6 +9,7 @@ import lzma
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ def recorded_experiment(
     *,
     churn: Churn | None = None,
     by: str = "arm",
+    live: Mapping[str, Agent] | None = None,
     make_world: Callable[..., ZooplusSimulator] = ZooplusSimulator,
     make_features: Callable[..., FeatureEngineer] = FeatureEngineer,
 ) -> History:
@@ -52,6 +54,8 @@ def recorded_experiment(
     by : {"arm", "category"}
         What is recorded of a choice. Categories make a smaller file and the same clicks if, as in the
         pet shop, products of one category are alike; the history then names the first of each.
+    live : mapping of str to Agent, optional
+        Agents of which there is no record: they play along, and come first in the history.
 
     Returns
     -------
@@ -63,27 +67,28 @@ def recorded_experiment(
         Also if the record is damaged, or one of another experiment.
     """
     as_one_of("by", by, ("arm", "category"))
-    for name, make in (("make_world", make_world), ("make_features", make_features)):
+    path = Path(path)
+    made = {"make_world": make_world, "make_features": make_features}
+    for name, make in made.items():
         if not hasattr(make, "__qualname__"):
             raise TypeError(f"{name} must be a function or class: got {make!r}")
-    path = Path(path)
-    arena = {"shocks": shocks, "churn": churn, "make_world": make_world}
+    play = partial(
+        run_experiment, seeds=seeds, n_steps=n_steps, shocks=shocks, churn=churn, **made
+    )
     experiment = {
         "agents": {name: repr(agent) for name, agent in agents.items()},
         "seeds": list(seeds),
         "n_steps": n_steps,
         "shocks": {str(step): repr(shock) for step, shock in (shocks or {}).items()},
         "churn": churn and repr(churn),
-        "made": [make_world.__qualname__, make_features.__qualname__],
+        "made": [make.__qualname__ for make in made.values()],
         "by": by,
     }
     worlds = [make_world(seed=seed) for seed in seeds]
     personas = np.stack([world.persona_of_user for world in worlds])
     catalogues = _catalogues(worlds, n_steps, churn, by)
     if not path.exists():
-        history = run_experiment(
-            agents, seeds, n_steps, make_features=make_features, **arena
-        )
+        history = play(agents)
         if history.n_steps < n_steps:
             raise KeyboardInterrupt("half an experiment is no record")
         shown = np.empty_like(history.arm)
@@ -93,11 +98,8 @@ def recorded_experiment(
         blob = to_bytes({"commit": _commit(), **experiment, "changes": changes})
         write_whole(path, lambda file: file.write(lzma.compress(blob)))
     changes = _read(path, experiment)
-    players = {
-        name: _Again(one, personas, catalogues)
-        for name, one in zip(agents, changes, strict=True)
-    }
-    return run_experiment(players, seeds, n_steps, **arena)
+    recorded = (_Again(one, personas, catalogues) for one in changes)
+    return play({**(live or {}), **dict(zip(agents, recorded, strict=True))})
 
 
 def _read(path: Path, experiment: dict[str, object]) -> NDArray:
