@@ -95,7 +95,7 @@ bench: $(PEERS_READY)
 	@mkdir -p $(dir $(BENCH))
 	@.venv-peers/bin/python -m benchmarks --json $(BENCH)
 
-# Plays what is missing in the recorded sweeps of the chapters; if stopped, the next call goes on.
+# Plays what is missing in the records of the chapters, sweeps and long runs; if stopped, the next call goes on.
 SWEPT := linucb neural-bandits practice
 sweeps: $(READY)
 	@for chapter in $(SWEPT); do \

@@ -3,8 +3,9 @@
 The cells of a chapter run as they stand, except that the line ``SEEDS = range(n)`` names the n seeds from
 --first-seed on. Claims about these seeds are counted as replayed. Claims about other seeds run as in the
 book: those about the world of seed 42, which the text walks through, about worlds on which settings were
-tuned, and about streams whose seeds a cell names itself. A cell that reads a recorded sweep is left out,
-for records know only the book's seeds, and so are the cells that need a name from it.
+tuned, and about streams whose seeds a cell names itself. Records know only the book's seeds: the agents of
+a recorded run play in the other worlds, and a cell that reads a recorded sweep is left out, as are the cells
+that need a name from it.
 
 The bounds of most claims leave room, but no bound holds for every set of twenty worlds: a few failures
 are expected.
@@ -111,8 +112,8 @@ def replay(page: Path, first_seed: int) -> Replay:
 
 @contextlib.contextmanager
 def _noting(outcome: Replay) -> Iterator[None]:
-    """Give cells a `claim` that does not stop them, and a `sweep` that reads no record."""
-    claim, sweep = zoolib.claim, zoolib.sweep
+    """Give cells a `claim` that does not stop them, and functions that read no record."""
+    claim, sweep, recorded = zoolib.claim, zoolib.sweep, zoolib.recorded_experiment
 
     def note(key: str, *args: Any, **options: Any) -> None:
         seeds = options.get("seeds")
@@ -130,11 +131,20 @@ def _noting(outcome: Replay) -> Iterator[None]:
             raise RecordedError(path)
         return sweep(*args, **options)
 
-    zoolib.claim, zoolib.sweep = note, without_record
+    def played(path: Any, agents: dict, *args: Any, **options: Any) -> zoolib.History:
+        options.pop("by", None)
+        agents = {**options.pop("live", {}), **agents}
+        return zoolib.run_experiment(agents, *args, **options)
+
+    zoolib.claim, zoolib.sweep, zoolib.recorded_experiment = (
+        note,
+        without_record,
+        played,
+    )
     try:
         yield
     finally:
-        zoolib.claim, zoolib.sweep = claim, sweep
+        zoolib.claim, zoolib.sweep, zoolib.recorded_experiment = claim, sweep, recorded
 
 
 def _run(cell: str, names: dict[str, Any], lost: set[str], outcome: Replay) -> None:

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from tests.notebooks import ROOT
 from zoolib import (
@@ -248,11 +247,11 @@ def test_names_stand_for_agents(name, kind, settings, monkeypatch):
     table = np.random.default_rng(0).random((3, 1000, 50))
     wanted = []
 
-    def predictions(seeds):
+    def trained(seeds):
         wanted.append(seeds)
-        return table
+        return SimpleNamespace(predict_all=lambda: table)
 
-    monkeypatch.setattr(gauntlet, "static_predictions", predictions)
+    monkeypatch.setattr(gauntlet, "static_recommenders", trained)
     agent = gauntlet.make_agent(name, [4, 2, 9])
     assert name in gauntlet.AGENTS
     assert type(agent) is kind
@@ -377,80 +376,6 @@ def test_an_interrupt_before_anything_is_finished_is_said(capsys, monkeypatch):
         status = None  # it would end the test run
     assert status == 130
     assert "interrupted" in capsys.readouterr().err
-
-
-@pytest.fixture
-def cache(monkeypatch, tmp_path):
-    """The user's cache folder, which is not there yet."""
-    monkeypatch.setattr(gauntlet, "user_cache_path", lambda name: tmp_path / name)
-    return tmp_path / "zoolib"
-
-
-@pytest.fixture
-def trained(monkeypatch, cache):
-    """The seeds trained so far, call by call, by a stand-in for the training."""
-    calls = []
-
-    def train(seeds):
-        calls.append(list(seeds))
-        tables = np.float32([np.full((4, 3), seed / 10) for seed in seeds])
-        return SimpleNamespace(predict_all=lambda: tables)
-
-    monkeypatch.setattr(gauntlet, "static_recommenders", train)
-    return calls
-
-
-def test_no_world_is_trained_twice(trained, cache):
-    for seeds, calls in (
-        ([5, 3], [[5, 3]]),
-        ([3, 5], [[5, 3]]),
-        ((8, 5, 2), [[5, 3], [8, 2]]),
-        (range(2, 4), [[5, 3], [8, 2]]),
-    ):
-        predictions = gauntlet.static_predictions(seeds)
-        assert predictions.dtype == np.float32
-        assert predictions.shape == (len(seeds), 4, 3)
-        assert (predictions[:, 0, 0] == np.float32([s / 10 for s in seeds])).all()
-        assert trained == calls
-    names = [path.name for path in cache.iterdir()]
-    assert len(names) == 4
-    assert sorted(name.split("-")[-1] for name in names) == [
-        f"{seed}.npy" for seed in (2, 3, 5, 8)
-    ]
-
-
-def test_other_code_or_another_torch_trains_again(trained, tmp_path, monkeypatch):
-    gauntlet.static_predictions([1])
-    monkeypatch.setattr(torch, "__version__", "9.9")
-    gauntlet.static_predictions([1])
-    code = tmp_path / "code.py"
-    code.write_text("x = 1\n")
-    for number, name in enumerate(("networks", "recommender", "simulator"), 3):
-        monkeypatch.setattr(getattr(gauntlet, name), "__file__", str(code))
-        gauntlet.static_predictions([1])
-        assert trained == [[1]] * number
-    code.write_text("x = 2\n")
-    gauntlet.static_predictions([1])
-    gauntlet.static_predictions([1])
-    assert len(trained) == 6
-
-
-def test_an_interrupted_training_leaves_no_file(cache, monkeypatch):
-    def interrupt(seeds):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(gauntlet, "static_recommenders", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        gauntlet.static_predictions([1, 2])
-    assert list(cache.iterdir()) == []
-
-
-def test_a_damaged_file_of_predictions_is_made_again(trained, cache):
-    gauntlet.static_predictions([1, 2])
-    damaged = next(cache.glob("*-2.npy"))
-    damaged.write_bytes(damaged.read_bytes()[:-4])
-    assert gauntlet.static_predictions([1, 2]).shape == (2, 4, 3)
-    assert trained == [[1, 2], [2]]
 
 
 COMMAND = [sys.executable, "-m", "zoolib", "gauntlet", "--worlds", "2"]

@@ -48,6 +48,7 @@ from .experiments.evaluation import (
     share_of_oracle,
 )
 from .experiments.history import History
+from .experiments.recordings import recorded_experiment
 from .experiments.sweeps import Sweep, sweep
 from .models.posterior import RidgePosterior
 from .models.recommender import (
@@ -125,6 +126,7 @@ __all__ = [
     "proportion_interval",
     "publish",
     "random_value",
+    "recorded_experiment",
     "recovery_time",
     "regret",
     "rolling_mean",

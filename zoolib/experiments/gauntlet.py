@@ -6,7 +6,6 @@ python -m zoolib gauntlet --worlds 20 --first-seed 0 --steps 40000 [--agents NAM
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -15,9 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from platformdirs import user_cache_path
 
 from zoolib._support.checks import as_size
 from zoolib._support.files import write_whole
@@ -40,9 +37,7 @@ from zoolib.experiments.evaluation import (
     share_of_oracle,
 )
 from zoolib.experiments.history import History
-from zoolib.models import networks, recommender
 from zoolib.models.recommender import static_recommenders
-from zoolib.world import simulator
 from zoolib.world.simulator import SHOCK_1, SHOCK_2
 
 SHOCKS = {10_000: SHOCK_1, 25_000: SHOCK_2}
@@ -88,37 +83,8 @@ RECOMMENDED = {"linear": "linucb-discounted", "neural": "neural-linear"}
 def make_agent(name: str, seeds: Sequence[int]) -> Agent:
     """Return the agent of one name, ready for the worlds of these seeds."""
     if name == "static-mlp":
-        return StaticAgent(static_predictions(seeds))
+        return StaticAgent(static_recommenders(seeds).predict_all())
     return MAKERS[name](n_worlds=len(seeds))
-
-
-def static_predictions(seeds: Sequence[int]) -> NDArray[np.float32]:
-    """Return what Chapter 1's recommenders predict in W worlds, shape (W, n_users, n_products).
-
-    None is trained twice: predictions are kept in the user's cache folder, one file per world, named after
-    the code and version that made them.
-    """
-    folder = user_cache_path("zoolib")
-    code = [Path(m.__file__).read_bytes() for m in (networks, recommender, simulator)]
-    key = hashlib.sha256(b"".join([*code, torch.__version__.encode()])).hexdigest()[:12]
-    paths = {seed: folder / f"static-{key}-{seed}.npy" for seed in seeds}
-    tables = {seed: _kept(path) for seed, path in paths.items()}
-    missing = [seed for seed, table in tables.items() if table is None]
-    if missing:
-        folder.mkdir(parents=True, exist_ok=True)
-        made = static_recommenders(missing).predict_all()
-        for seed, table in zip(missing, made, strict=True):
-            write_whole(paths[seed], partial(np.save, arr=table))
-            tables[seed] = table
-    return np.stack([tables[seed] for seed in seeds])
-
-
-def _kept(path: Path) -> NDArray[np.float32] | None:
-    """Read a kept table; None if there is none, or it is damaged."""
-    try:
-        return np.load(path)
-    except (OSError, ValueError, EOFError):
-        return None
 
 
 def summarise(history: History) -> dict[str, dict]:

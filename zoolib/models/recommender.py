@@ -6,14 +6,17 @@ probability of their pairing. Once trained it does not change: that is its stren
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
+from platformdirs import user_cache_path
 from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 from torch.nn import functional
@@ -27,8 +30,9 @@ from zoolib._support.checks import (
     as_size,
 )
 from zoolib._support.progress import progress_bar
-from zoolib._support.state import Stateful
+from zoolib._support.state import Stateful, to_bytes
 from zoolib._support.threads import one_thread
+from zoolib.models import networks
 from zoolib.models.networks import MLP, Embedding, Generators, draw, seeded
 from zoolib.world.simulator import ZooplusSimulator
 
@@ -161,6 +165,7 @@ def train_recommender(
     seed: Seed | Sequence[Seed] = 0,
     device: str | torch.device | None = None,
     progress: bool = True,
+    keep: bool = False,
 ) -> TrainingHistory:
     """Fit a recommender to logged clicks with Adam and the binary cross-entropy.
 
@@ -180,6 +185,8 @@ def train_recommender(
         Where to train, and where the model stays; a CUDA or Apple GPU, if there is one, when omitted.
     progress : bool, default True
         Show a progress bar on the terminal, unless the environment sets ``TQDM_DISABLE=1``.
+    keep : bool, default False
+        Keep the trained model in the user's cache folder, where `static_recommenders` looks for it.
 
     Returns
     -------
@@ -198,6 +205,8 @@ def train_recommender(
     rows = _tensors("train", train, model)
     held_out = None if validation is None else _tensors("validation", validation, model)
     device = torch.device(device or pick_device())
+    settings = (epochs, batch_size, learning_rate)
+    path = _place(model, rows, generators, device, settings) if keep else None
     model.to(device)
     optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=True)
     train_loss, validation_loss = [], []
@@ -214,6 +223,10 @@ def train_recommender(
             train_loss.append(loss)
             validation_loss.append(held_out_loss)
             bar.set_postfix(train=loss.mean(), validation=held_out_loss.mean())
+    if path:
+        with suppress(OSError):  # where nothing can be written, nothing is kept
+            path.parent.mkdir(parents=True, exist_ok=True)
+            model.save(path)
     return TrainingHistory(
         np.stack(train_loss, axis=-1), np.stack(validation_loss, axis=-1)
     )
@@ -301,16 +314,41 @@ def _mean_loss(
 
 
 def static_recommenders(seeds: Sequence[int]) -> MLPRecommender:
-    """Train the recommenders of Chapter 1, one for the world of each of W seeds; returns W models in one.
+    """Return the recommenders of Chapter 1, one for the world of each of W seeds, as W models in one.
 
     Each learns from 80 in 100 of 200,000 random visits to its own world, with the chapter's settings. A
-    seed is that of the world, of its model's initial weights and of the order of its rows.
+    seed is that of the world, of its model's initial weights and of the order of its rows. What the same
+    training has left in the user's cache folder is taken from there, to the last bit.
     """
+    seeds = list(seeds)
     logs = [ZooplusSimulator(seed=seed).sample_interactions(200_000) for seed in seeds]
     train = [
         train_test_split(log, test_size=0.2, random_state=seed)[0]
         for log, seed in zip(logs, seeds, strict=True)
     ]
-    model = MLPRecommender(1000, 50, seed=list(seeds))
-    train_recommender(model, train, seed=list(seeds))
-    return model
+    model, device = MLPRecommender(1000, 50, seed=seeds), pick_device()
+    rows = _tensors("train", train, model)
+    path = _place(model, rows, seeded(seeds), device, (10, 512, 1e-3))
+    try:
+        return MLPRecommender.load(path).to(device)
+    except (OSError, ValueError):  # none is kept, or its file is damaged
+        train_recommender(model, train, seed=seeds, device=device, keep=True)
+        return model
+
+
+def _place(
+    model: MLPRecommender,
+    rows: list[Tensor],
+    generators: Generators,
+    device: torch.device,
+    settings: tuple[int | float, ...],
+) -> Path:
+    """Name the file in which a trained model is kept, after all that its training depends on."""
+    digest = hashlib.sha256(repr((settings, torch.__version__, device.type)).encode())
+    for code in (networks.__file__, __file__):
+        digest.update(Path(code).read_bytes())
+    digest.update(to_bytes(model.state()))
+    orders = [generators] if isinstance(generators, torch.Generator) else generators
+    for part in (*rows, *(one.get_state() for one in orders)):
+        digest.update(part.numpy().tobytes())
+    return user_cache_path("zoolib") / f"recommender-{digest.hexdigest()[:16]}.npz"

@@ -1,0 +1,245 @@
+import lzma
+import re
+from functools import partial
+
+import numpy as np
+import pytest
+
+from zoolib import (
+    SHOCK_1,
+    SHOCK_2,
+    Churn,
+    FeatureEngineer,
+    LinUCBAgent,
+    RandomAgent,
+    ZooplusSimulator,
+    recorded_experiment,
+    run_experiment,
+)
+from zoolib._support.state import from_bytes, to_bytes
+
+SEEDS, N_STEPS, SHOCKS = (4, 1, 2), 120, {50: SHOCK_1, 90: SHOCK_2}
+ARRAYS = ("user", "persona", "reward", "expected_reward", "optimal_reward")
+
+
+def with_pairs(worlds):
+    return FeatureEngineer(worlds, interactions=True)
+
+
+def rich_world(seed):
+    return ZooplusSimulator(seed=seed, rich=True)
+
+
+def players(n_features=9, **changed):
+    linear = {"alpha": 0.3, "n_worlds": 3} | changed
+    return {
+        "linear": LinUCBAgent(50, n_features, **linear),
+        "random": RandomAgent(50, n_worlds=3),
+    }
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "record.xz"
+
+
+@pytest.fixture
+def nobody_plays(monkeypatch):
+    """From now on whoever is asked what to show fails."""
+
+    def refuse(*_):
+        raise AssertionError("played")
+
+    def forbid():
+        for kind in (LinUCBAgent, RandomAgent):
+            monkeypatch.setattr(kind, "select", refuse)
+
+    return forbid
+
+
+@pytest.mark.parametrize(
+    ("made", "n_features"),
+    [
+        ({}, 9),
+        ({"make_features": with_pairs}, 29),
+        ({"make_world": rich_world}, 13),
+    ],
+)
+def test_what_was_recorded_is_what_was_played(made, n_features, path, nobody_plays):
+    call = (players(n_features), SEEDS, N_STEPS, SHOCKS)
+    live = run_experiment(*call, **made)
+    first = recorded_experiment(path, *call, **made)
+    nobody_plays()
+    again = recorded_experiment(path, *call, **made)
+    for history in (first, again):
+        assert history.agents == live.agents == ("linear", "random")
+        assert (history.seeds, history.shocks) == (live.seeds, live.shocks)
+        for name in (*ARRAYS, "arm"):
+            assert (getattr(history, name) == getattr(live, name)).all(), name
+
+
+@pytest.mark.parametrize("churn", [None, Churn(every=50, share=0.3)])
+def test_categories_bring_the_same_clicks_by_the_first_product_of_each(
+    churn, path, nobody_plays
+):
+    call = (players(), SEEDS, N_STEPS, SHOCKS)
+    live = run_experiment(*call, churn=churn)
+    recorded_experiment(path, *call, churn=churn, by="category")
+    nobody_plays()
+    again = recorded_experiment(path, *call, churn=churn, by="category")
+    for name in ARRAYS:
+        assert (getattr(again, name) == getattr(live, name)).all(), name
+    for w, seed in enumerate(SEEDS):
+        world = ZooplusSimulator(seed=seed)
+        for start in (0, 50, 100):
+            if start and churn:
+                world.restock(churn.share)
+            category = world.category_of_product
+            steps = slice(start, start + 50)
+            shown = category[again.arm[:, w, steps]]
+            assert (shown == category[live.arm[:, w, steps]]).all()
+            firsts = {list(category).index(code) for code in {*shown.ravel()}}
+            assert {*again.arm[:, w, steps].ravel()} == firsts
+
+
+def test_churn_strikes_again_as_it_was_recorded(path, nobody_plays):
+    call = (players(), SEEDS, N_STEPS)
+    live = run_experiment(*call, churn=Churn(25, 0.2))
+    recorded_experiment(path, *call, churn=Churn(25, 0.2))
+    nobody_plays()
+    again = recorded_experiment(path, *call, churn=Churn(25, 0.2))
+    assert again.churn == live.churn
+    for name in (*ARRAYS, "arm"):
+        assert (getattr(again, name) == getattr(live, name)).all(), name
+
+
+def test_a_world_may_lack_a_category(path):
+    def make_world(seed):
+        return ZooplusSimulator(n_products=3, seed=seed)
+
+    agents = {"random": RandomAgent(3, n_worlds=3)}
+    live = run_experiment(agents, SEEDS, 50, make_world=make_world)
+    lacking = [set(range(5)) - {*make_world(s).category_of_product} for s in SEEDS]
+    assert all(lacking)
+    again = recorded_experiment(
+        path, agents, SEEDS, 50, make_world=make_world, by="category"
+    )
+    assert (again.reward == live.reward).all()
+
+
+def test_the_world_answers_as_it_is_today(path, nobody_plays):
+    recorded_experiment(path, players(), SEEDS, N_STEPS)
+    other = run_experiment(players(), SEEDS, N_STEPS)
+    record = from_bytes(lzma.decompress(path.read_bytes()))
+    record["changes"] = np.ones_like(record["changes"])  # all show product 0
+    path.write_bytes(lzma.compress(to_bytes(record)))
+    nobody_plays()
+    again = recorded_experiment(path, players(), SEEDS, N_STEPS)
+    assert (again.arm == 0).all()
+    assert (again.optimal_reward == other.optimal_reward).all()
+    for w, seed in enumerate(SEEDS):
+        wanted = ZooplusSimulator(seed=seed).true_ctr(again.user[w], 0)
+        assert (again.expected_reward[:, w] == wanted).all()
+
+
+def test_a_record_says_of_which_commit_it_is(path, monkeypatch):
+    recorded_experiment(path, players(), SEEDS, 5)
+    record = from_bytes(lzma.decompress(path.read_bytes()))
+    assert re.fullmatch(r"[0-9a-f]{12}(-dirty)?|v[\d.]+.*|unknown", record["commit"])
+    path.unlink()
+    monkeypatch.setenv("PATH", "")
+    recorded_experiment(path, players(), SEEDS, 5)
+    assert from_bytes(lzma.decompress(path.read_bytes()))["commit"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ({"agents": players(alpha=0.4)}, "agents"),
+        ({"agents": {"linear": players()["linear"]}}, "agents"),
+        ({"seeds": (4, 1, 3)}, "seeds"),
+        ({"n_steps": 121}, "n_steps"),
+        ({"shocks": {50: SHOCK_2, 90: SHOCK_2}}, "shocks"),
+        ({"shocks": {51: SHOCK_1, 90: SHOCK_2}}, "shocks"),
+        ({"by": "category"}, "by"),
+        ({"churn": Churn(25, 0.2)}, "churn"),
+        ({"make_world": rich_world}, "made"),
+        ({"make_features": with_pairs}, "made"),
+    ],
+)
+def test_a_record_of_another_experiment_is_refused(changed, word, path, nobody_plays):
+    call = {"agents": players(), "seeds": SEEDS, "n_steps": N_STEPS, "shocks": SHOCKS}
+    recorded_experiment(path, **call)
+    left = path.read_bytes()
+    nobody_plays()
+    with pytest.raises(ValueError, match=f"path must name a record.*: {word} of"):
+        recorded_experiment(path, **call | changed)
+    assert path.read_bytes() == left
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [b"", b"no record", lzma.compress(b"no state"), lzma.compress(to_bytes({"a": 1}))],
+)
+def test_what_is_no_record_is_refused(blob, path):
+    path.write_bytes(blob)
+    with pytest.raises(ValueError, match=r"path must name a record: got .*record\.xz"):
+        recorded_experiment(path, players(), SEEDS, N_STEPS)
+    assert path.read_bytes() == blob
+
+
+def test_a_damaged_record_is_refused(path):
+    recorded_experiment(path, players(), SEEDS, 5)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    with pytest.raises(ValueError, match="path must name a record"):
+        recorded_experiment(path, players(), SEEDS, 5)
+
+
+def test_half_an_experiment_is_no_record(path, monkeypatch):
+    class Interrupted(RandomAgent):
+        def update(self, context, arm, reward):
+            raise KeyboardInterrupt
+
+    class Later(Interrupted):
+        steps = 0
+
+        def update(self, context, arm, reward):
+            self.steps += 1
+            if self.steps > 30:
+                raise KeyboardInterrupt
+
+    for kind in (Interrupted, Later):
+        with pytest.raises(KeyboardInterrupt):
+            recorded_experiment(path, {"one": kind(50, n_worlds=3)}, SEEDS, 100)
+        assert not path.exists()
+
+
+def test_what_is_recorded_has_a_name(path):
+    with pytest.raises(ValueError, match=r"by must be one of .*: got 'persona'"):
+        recorded_experiment(path, players(), SEEDS, 5, by="persona")
+    assert not path.exists()
+
+
+def test_others_may_play_along(path):
+    call = (players(29), SEEDS, N_STEPS, SHOCKS)
+    made = {"make_features": with_pairs}
+    table = LinUCBAgent(50, 29, alpha=1, shared=True, n_worlds=3)
+    alone = run_experiment({"table": table}, *call[1:], **made)
+    for _ in range(2):  # while the record is made, and from it
+        again = recorded_experiment(path, *call, live={"table": table}, **made)
+        assert again.agents == ("table", "linear", "random")
+        assert (again.arm[0] == alone.arm[0]).all()
+    assert (again.arm[1:] == recorded_experiment(path, *call, **made).arm).all()
+
+
+@pytest.mark.parametrize("name", ["make_world", "make_features"])
+def test_what_makes_worlds_and_features_has_a_name(name, path):
+    made = {
+        name: partial({"make_world": rich_world, "make_features": with_pairs}[name])
+    }
+    with pytest.raises(
+        TypeError, match=f"{name} must be a function or class: got .*partial"
+    ):
+        recorded_experiment(path, players(), SEEDS, 5, **made)
+    assert not path.exists()
