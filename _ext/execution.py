@@ -22,7 +22,13 @@ from pathlib import Path
 
 from docutils import nodes
 from jupyter_cache import get_cache
-from jupyter_cache.executors import load_executor
+from jupyter_cache.base import ProjectNb
+from jupyter_cache.executors.basic import (
+    ExecutionWorkerLocalSerial,
+    JupyterExecutorLocalSerial,
+    ProcessData,
+)
+from jupyter_cache.executors.utils import ExecutionResult, single_nb_execution
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
@@ -69,6 +75,20 @@ def has_cells(env: BuildEnvironment, docname: str) -> bool:
     return "{code-cell}" in Path(env.doc2path(docname)).read_text(encoding="utf-8")
 
 
+class Worker(ExecutionWorkerLocalSerial):
+    """Executes a notebook in its folder, and does not ask a kernel twice whether it would end."""
+
+    @staticmethod
+    def execute(project_nb: ProjectNb, data: ProcessData) -> ExecutionResult:
+        folder = str(Path(project_nb.uri).parent)
+        settings = {"allow_errors": False, "shutdown_kernel": "immediate"}
+        return single_nb_execution(project_nb.nb, folder, data.timeout, **settings)
+
+
+class Executor(JupyterExecutorLocalSerial):
+    _EXECUTION_WORKER = Worker
+
+
 def execute_ahead(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:
     """Execute side by side all notebooks that the cache lacks; MyST-NB then finds them there."""
     config = app.config
@@ -81,8 +101,7 @@ def execute_ahead(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> No
 
     def execute(page: str) -> None:
         timeout = config.nb_execution_timeout
-        executor = load_executor("local-serial", cache, LOG)
-        executor.run_and_cache(filter_uris=[page], timeout=timeout)
+        Executor(cache, LOG).run_and_cache(filter_uris=[page], timeout=timeout)
 
     # Threads are daemons: an interrupted build does not wait for them, and nbclient ends their kernels.
     with ThreadPool(AT_ONCE) as pool:
