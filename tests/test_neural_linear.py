@@ -346,9 +346,9 @@ def test_a_learning_rate_without_measure_is_noticed():
 
 
 def test_embeddings_beyond_single_precision_are_refused():
-    agent, context = trained_agent(12, dtype=np.float32), Context(0, np.ones((K, D)))
-    agent.network.body.biases[0].data[:] = 3e38
-    agent.network.body.weights[1].data *= 1000
+    agent = trained_agent(12, dtype=np.float32)
+    agent.network.body.weights[0].data *= 1e25
+    context = Context(0, np.full((K, D), 9e14))
     assert_refused(agent, (context, 0, 1.0), FloatingPointError, "finite")
     with pytest.raises(FloatingPointError, match="embeddings must be finite"):
         agent.scores(context)

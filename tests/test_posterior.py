@@ -581,6 +581,7 @@ def test_a_refused_decay_changes_nothing(discount):
         ((2,), np.ones((4, 3)), np.ones(4), ["x", "(4, 3)"]),
         ((2,), np.ones((3, 4, 3)), np.ones((3, 4)), ["x", "(2, n, 3)"]),
         ((), np.full((4, 3), NAN), np.ones(4), ["x", "finite"]),
+        ((), np.full((4, 3), 1e200), np.ones(4), ["x", "below 1e+15", "1e+200"]),
         ((), np.ones((4, 3)), [1.0, 1.0, -INF, 1.0], ["reward", "finite"]),
     ],
 )

@@ -36,11 +36,9 @@ REFRESH_EVERY = 1000
 LEAST_FADED = 0.1
 # the prior is raised to this fraction of the ridge if it is below: A must stay invertible.
 LEAST_PRIOR = 0.01
-# What a posterior has learnt: arrays with its leading axes in front.
-_ARRAYS = (
-    *("_A", "_b", "_A_inv", "_mean"),
-    *("_prior", "_prior_ridge", "_prior_mean", "_factor"),
-)
+# What a posterior has learnt, and believed before: arrays with its leading axes in front.
+_LEARNT = ("_A", "_b", "_A_inv", "_mean")
+_PRIOR = ("_prior", "_prior_ridge", "_prior_mean", "_factor")
 At = tuple[ArrayLike, ...]  # an index into the leading axes
 
 
@@ -69,7 +67,7 @@ class RidgePosterior(Stateful):
     0.816
     """
 
-    _learns = (*_ARRAYS, "_n_updates")
+    _learns = (*_LEARNT, *_PRIOR, "_n_updates")
 
     def __init__(
         self,
@@ -312,7 +310,7 @@ class RidgePosterior(Stateful):
         axis, more = len(self.shape) - 1, (*self.shape[:-1], as_size("n", n))
         new = RidgePosterior(self.n_features, self.ridge, more, self.dtype)
         new.reset((), mean, ridge)
-        for name in _ARRAYS:
+        for name in (*_LEARNT, *_PRIOR):
             both = getattr(self, name), getattr(new, name)
             setattr(self, name, np.concatenate(both, axis))
         self.shape = self._prior.shape
