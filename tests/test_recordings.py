@@ -5,7 +5,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from tests.notebooks import ROOT
 from zoolib import (
+    RECORDS,
     SHOCK_1,
     SHOCK_2,
     Churn,
@@ -243,3 +245,16 @@ def test_what_makes_worlds_and_features_has_a_name(name, path):
     ):
         recorded_experiment(path, players(), SEEDS, 5, **made)
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "path", sorted(RECORDS.glob("*.xz")), ids=lambda path: path.stem
+)
+def test_the_books_records_name_their_commit_and_a_chapter_reads_each(path):
+    record = from_bytes(lzma.decompress(path.read_bytes()))
+    assert re.fullmatch(r"[0-9a-f]{12}", record["commit"])
+    shape = len(record["agents"]), len(record["seeds"]), record["n_steps"]
+    assert record["changes"].shape == shape
+    assert record["seeds"] == list(range(20))
+    pages = (page.read_text() for page in (ROOT / "chapters").glob("*.md"))
+    assert any("recorded_experiment(" in page and path.stem in page for page in pages)
