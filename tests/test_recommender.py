@@ -351,7 +351,11 @@ def trainings(monkeypatch, store):
             rows=recommender._tensors("rows", rows, model),
             generators=recommender.seeded(seed),
             device=device,
-            settings=(10, 512, 1e-3),
+            settings=(
+                recommender.EPOCHS,
+                recommender.BATCH_SIZE,
+                recommender.LEARNING_RATE,
+            ),
         )
         path.parent.mkdir(exist_ok=True)
         model.save(path)
