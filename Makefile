@@ -62,13 +62,15 @@ $(LAB_READY): $(READY) requirements-lab.txt
 	@echo '{"@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Jupytext Notebook"}}}' >.venv/share/jupyter/lab/settings/overrides.json
 	@touch $@
 
-# --all: a page left alone would not repeat its warnings. Executions come from the cache. The stamp is
-# written only after a build without a warning, so a warning comes back until it is mended.
+# --all: a page left alone would not repeat its warnings. Executions come from the cache.
+BUILD := . --all -W -n --keep-going
+
+# The stamp is written only after a build without a warning, so a warning comes back until it is mended.
 book: $(READY)
 	@mkdir -p _build && { $(SUMS); echo "$(BOOK_URL)"; } >$(STAMP).now
 	@if test -f $(HTML) && cmp -s $(STAMP).now $(STAMP); then echo "Nothing has changed since the book was built."; else \
 		rm -rf _build/html _build/jupyter_execute $(STAMP); \
-		$(BIN)/jupyter-book build . --all -W -n --keep-going && mv $(STAMP).now $(STAMP); \
+		$(BIN)/jupyter-book build $(BUILD) && mv $(STAMP).now $(STAMP); \
 	fi
 	@echo "The book is built: open $(HTML)"
 

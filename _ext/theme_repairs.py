@@ -43,7 +43,7 @@ meta[name=viewport] ~ meta[name=viewport], #jb-print-docs-body:has(h1:empty)
 # What HTML calls otherwise: a corner of a table is no header, and a summary holds text.
 NAMES = {
     "section:is(#proof-content, #exercise-content, #solution-content)": "div",
-    "table th:empty": "td",
+    "table th:is(:empty, :has(> p:only-child:empty))": "td",
     "summary > p": "span",
 }
 # Attributes: identifiers that many elements of a page have, a label that hides the words that one sees,

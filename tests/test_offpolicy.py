@@ -52,8 +52,8 @@ def log_with(**columns):
             r"propensity must have shape \(4,\): got \(3,\)",
         ),
         ({"propensity": 0.5}, r"propensity must have shape \(4,\): got \(\)"),
-        ({"reward": [0, 1, NAN, INF]}, "reward must be finite: got NaN"),
-        ({"reward": [0, -INF, 1, 1]}, "reward must be finite: got NaN or inf"),
+        ({"reward": [0, 1, NAN, INF]}, "reward must be finite.*got nan"),
+        ({"reward": [0, -INF, 1, 1]}, "reward must be finite.*got -inf"),
         ({"reward": [[0, 1, 1, 1]]}, r"reward must have shape \(4,\): got \(1, 4\)"),
         ({"arm": [0, 1, 3, -1]}, "arm must lie in 0 … 2: got 3"),
         ({"arm": [0, -1, 1, 1]}, "arm must lie in 0 … 2: got -1"),
@@ -195,8 +195,8 @@ def test_targets_must_have_the_logs_shape(target):
     ("predicted", "said"),
     [
         (UNIFORM[:3], r"predicted must have shape \(4, 3\): got \(3, 3\)"),
-        (UNIFORM * [[1], [NAN], [1], [1]], "predicted must be finite: got NaN"),
-        (UNIFORM * [[1], [1], [-INF], [1]], "predicted must be finite: got NaN or inf"),
+        (UNIFORM * [[1], [NAN], [1], [1]], "predicted must be finite.*got nan"),
+        (UNIFORM * [[1], [1], [-INF], [1]], "predicted must be finite.*got -inf"),
     ],
 )
 def test_predictions_are_checked(predicted, said):
@@ -473,7 +473,7 @@ def test_features_must_have_the_logs_shape(shape):
 def test_features_that_are_not_finite_are_refused_even_of_arms_not_shown():
     log, features = rows_with_features()
     features[6, (log.arm[6] + 1) % 3, 2] = NAN
-    with pytest.raises(ValueError, match="features must be finite: got NaN"):
+    with pytest.raises(ValueError, match=r"features must be finite.*got nan"):
         op.cross_fit(log, features)
 
 

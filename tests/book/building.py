@@ -24,7 +24,7 @@ kernelspec:
 """
 
 
-FLAGS = re.search(r"jupyter-book build \. (.*)", (ROOT / "Makefile").read_text())[1]
+FLAGS = re.search(r"BUILD := \. (.*)", (ROOT / "Makefile").read_text())[1]
 BUILD = [
     str(Path(sys.executable).parent / "jupyter-book"),
     "build",

@@ -17,7 +17,7 @@ FAULTS = """<!DOCTYPE html>
 <button><i class="fas fa-file-pdf"></i></button>
 <button><i class="theme-switch fa-solid fa-sun   fa-lg" data-mode="light" title="Light"></i></button>
 <div><style scoped>td {}</style>
-<table border="1" class="dataframe"><tr><th></th><th>a &amp; b</th></tr></table></div>
+<table border="1" class="dataframe"><tr><th></th><th><p></p></th><th>a &amp; b</th></tr></table></div>
 <details><summary aria-label="Toggle hidden content"><p class="collapsed">Show</p></summary></details>
 <section id="proof-content"><p>One.</p></section><section id="proof-content"><p>Two.</p></section>
 <div class="proof admonition" id="proof"></div><div class="citation" role="doc-biblioentry"></div>
