@@ -1,5 +1,6 @@
 # make book   build the book (sets up everything on first use)
 # make test   prove that everything holds
+# make test-all   the same with all lengthy runs
 # make pdf    print the whole book (needs Chromium or Chrome)
 # make lab    read and run the chapters in JupyterLab
 # make bench  report speed next to plain forms, other libraries and the machine's limits (ten minutes)
@@ -7,7 +8,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book pdf test lab bench sweeps lock clean
+.PHONY: help book pdf test test-all lab bench sweeps lock clean
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && { echo $$p; break; }; done)
@@ -78,10 +79,14 @@ book: $(READY)
 pdf: book
 	@PYTHONPATH=_ext $(BIN)/python -m printing
 
+TESTS := not weekly
+test-all: TESTS :=
+test-all: test
+
 test: $(SITE_READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache
 	@$(MAKE) --no-print-directory book
-	@$(BIN)/python -m pytest -q tests zoolib -n 2 --dist loadfile --cov --ignore=tests/speed
+	@$(BIN)/python -m pytest -q tests zoolib -m "$(TESTS)" -n 2 --dist loadfile --cov --ignore=tests/speed
 	@$(BIN)/python -m pytest -q tests/speed
 	@$(BIN)/python -m tests.notebooks
 

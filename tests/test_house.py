@@ -341,6 +341,14 @@ def test_the_workflow_calls_the_two_commands_of_the_readme():
     assert used[-1] == "actions/deploy-pages"
 
 
+def test_the_lengthy_tests_run_once_a_week():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/weekly.yml").read_text())
+    assert workflow["jobs"]["prove"]["steps"][-1]["run"] == "make test-all"
+    said = make(ROOT, "-n", "test-all").stdout, make(ROOT, "-n", "test").stdout
+    assert ['-m "not weekly"' in one for one in said] == [False, True]
+    assert all("pytest" in one for one in said)
+
+
 def test_the_version_is_the_same_everywhere():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())

@@ -27,16 +27,18 @@ def folder():
         yield path
 
 
-def test_nothing_acknowledged_is_lost_in_two_hundred_kills(folder):
-    acknowledged = run(folder / "killed.db", n_events=20_000, n_kills=200, seed=0)
-    assert len(acknowledged) == 20_000
+@pytest.mark.parametrize("n_kills", [20, pytest.param(200, marks=pytest.mark.weekly)])
+def test_nothing_acknowledged_is_lost_in_many_kills(folder, n_kills):
+    n_events = 100 * n_kills
+    acknowledged = run(folder / "killed.db", n_events, n_kills, seed=0)
+    assert len(acknowledged) == n_events
     with opened(folder / "killed.db") as service:
         logged = [
             (row[0], row[-1]) for row in service.store.events() if row[-1] is not None
         ]
         assert len(logged) == len({event for event, _ in logged})
         assert dict(logged) == acknowledged
-        # Bit for bit: what the last life knows is a replay of all 20,000 from the prior.
+        # Bit for bit: what the last life knows is a replay of all of them from the prior.
         assert service.store.snapshots("v1")[-1][0] == 0
         assert service.learnt() == service.learnt(replayed=True)
         # And by other means: the sums of the formula, in one product each.
