@@ -30,9 +30,10 @@ def folder():
 @pytest.mark.parametrize("n_kills", [20, pytest.param(200, marks=pytest.mark.weekly)])
 def test_nothing_acknowledged_is_lost_in_many_kills(folder, n_kills):
     n_events = 100 * n_kills
-    acknowledged = run(folder / "killed.db", n_events, n_kills, seed=0)
+    path = folder / f"killed-{n_kills}.db"
+    acknowledged = run(path, n_events, n_kills, seed=0)
     assert len(acknowledged) == n_events
-    with opened(folder / "killed.db") as service:
+    with opened(path) as service:
         logged = [
             (row[0], row[-1]) for row in service.store.events() if row[-1] is not None
         ]
