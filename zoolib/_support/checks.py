@@ -166,6 +166,8 @@ def _numbers(
 
 
 def _fits(shape: tuple[int, ...], wanted: Shape) -> bool:
+    if shape == wanted:  # as a rule, and quickly
+        return True
     if wanted[:1] == (...,):
         wanted = (*shape[: max(0, len(shape) - len(wanted) + 1)], *wanted[1:])
     return len(shape) == len(wanted) and all(

@@ -65,5 +65,6 @@ class Uniforms(Learner):
         return ndtri(self._draw(n))
 
     def _draw(self, n: int | None) -> NDArray[np.float64]:
-        drawn = np.array([g.random(n) for g in self._generators])
-        return drawn[0] if self._single else drawn
+        if self._single:
+            return np.float64(self._generators[0].random(n))
+        return np.array([generator.random(n) for generator in self._generators])
