@@ -118,10 +118,10 @@ def _strip(cell: nodes.Element) -> list[str]:
         for block in list(output.findall(nodes.literal_block)):
             found, text = LINE.findall(block.astext()), LINE.sub("", block.astext())
             keys += found
-            if found and text.strip():
-                block.replace_self(nodes.literal_block(text, text, **block.attributes))
-            elif found:
+            if not text.strip():  # the end of a line may come in a block of its own
                 block.parent.remove(block)
+            elif found:
+                block.replace_self(nodes.literal_block(text, text, **block.attributes))
         if not output.children:
             cell.remove(output)
     return keys

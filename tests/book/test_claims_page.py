@@ -2,8 +2,9 @@
 
 import pytest
 from bs4 import BeautifulSoup
-from claims import background
+from claims import _strip, background
 from claims_page import room, strip
+from docutils import nodes
 
 from tests.book.building import build
 
@@ -130,6 +131,15 @@ def test_cells_print_no_claims_and_fold_what_only_checks(page):
     assert needed.select_one(".cell_input").text.strip() == "needed = 3"
     assert needed.select_one(".cell_output") is None
     assert after.details is None
+
+
+def test_a_line_that_came_in_two_pieces_leaves_no_empty_box():
+    blocks = [
+        nodes.literal_block(text, text) for text in ("claim k: 3, must be 3", "\n")
+    ]
+    cell = nodes.container("", nodes.container(), nodes.container("", *blocks))
+    assert _strip(cell) == ["k"]
+    assert len(cell) == 1
 
 
 def test_a_row_says_what_was_found_where_and_what_the_drafts_said(page):
