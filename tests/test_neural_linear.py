@@ -8,6 +8,7 @@ import torch
 from tests import neural
 from tests.neural import (
     ALPHA,
+    EVERYTHING,
     INF,
     NAN,
     RIDGE,
@@ -124,15 +125,7 @@ OPTIONS = {
     "posterior's head, joined": {"head": "posterior", "joined": True},
     "sgd": {"optimiser": "sgd", "n_batches": 3, "learning_rate": 0.1},
     "small memory": {"rebuild": True, "buffer_size": 20},
-    "everything": {
-        "joined": True,
-        "rebuild": True,
-        "window": 15,
-        "discount": 0.95,
-        "head": "posterior",
-        "n_batches": 2,
-        "learning_rate": 0.05,
-    },
+    "everything": EVERYTHING,
 }
 
 
