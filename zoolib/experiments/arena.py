@@ -192,9 +192,15 @@ class Arena:
 
     def history(self, n_steps: int) -> History:
         """Return what has happened in the first steps."""
-        arm, reward, expected = (
-            np.ascontiguousarray(noted[:, :n_steps].swapaxes(1, 2))
-            for noted in (self.arm, self.reward, self.expected_reward)
+        # One layout for all: sums of equal numbers are then equal to the last bit.
+        arm, reward, expected, optimal = (
+            np.ascontiguousarray(noted[..., :n_steps, :].swapaxes(-1, -2))
+            for noted in (
+                self.arm,
+                self.reward,
+                self.expected_reward,
+                self.optimal_reward,
+            )
         )
         return History(
             agents=tuple(self.agents),
@@ -208,7 +214,7 @@ class Arena:
             arm=arm,
             reward=reward,
             expected_reward=expected,
-            optimal_reward=np.broadcast_to(self.optimal_reward[:n_steps].T, arm.shape),
+            optimal_reward=np.broadcast_to(optimal, arm.shape),
         )
 
 
