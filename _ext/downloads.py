@@ -23,7 +23,7 @@ from urllib.parse import urljoin
 import jupytext
 import nbformat
 from bs4 import BeautifulSoup, Tag
-from execution import has_cells
+from execution import EXTRAS, has_cells
 from markdownify import ATX, MarkdownConverter
 from nbformat import NotebookNode
 from sphinx.application import Sphinx
@@ -35,7 +35,7 @@ book and its code, without the outputs. It runs from the top, in Jupyter, once t
 installed, whose wheel the book offers beside this notebook:
 
 ```sh
-pip install {wheel}
+pip install "{library}"
 ```
 
 The text may be shared under CC BY 4.0, the code under the MIT licence."""
@@ -211,12 +211,14 @@ def write_notebooks(app: Sphinx, exception: Exception | None) -> None:
     if exception or app.builder.name != "html":
         return
     env, out, base = app.env, Path(app.outdir), app.config.html_baseurl
+    extras = f"[{','.join(EXTRAS)}]"
+    library = f"zoolib{extras} @ {base}_downloads/{WHEEL}" if base else WHEEL + extras
     for docname in sorted(name for name in env.all_docs if has_cells(env, name)):
         about = ABOUT.format(
             title=env.titles[docname].astext(),
             book=app.config.html_title,
             version=version("zoolib"),
-            wheel=f"{base}_downloads/{WHEEL}" if base else WHEEL,
+            library=library,
         )
         page, source = app.builder.get_outfilename(docname), env.doc2path(docname)
         address = base and urljoin(base, app.builder.get_target_uri(docname))

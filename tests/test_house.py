@@ -44,6 +44,10 @@ def test_every_public_name_is_found_where_the_stub_says(package):
     [
         ("import zoolib", ["zoolib.world.simulator", "numpy"]),
         ("from zoolib import check", ["zoolib.book.exercises.linucb", "torch"]),
+        (
+            "from zoolib import LinUCBAgent; LinUCBAgent(3, 2)",
+            ["pandas", "scipy.stats", "torch"],
+        ),
         ("from zoolib import run_experiment, LinUCBAgent, claim, plots", ["torch"]),
     ],
 )

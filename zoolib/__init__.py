@@ -19,6 +19,6 @@ Public names import from ``zoolib`` itself and stand in ``__init__.pyi``. Each i
 used, so users who need no network do not wait for PyTorch.
 """
 
-import lazy_loader
+from zoolib._support.extras import attach_stub
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
