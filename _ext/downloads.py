@@ -206,19 +206,23 @@ def download(docname: str) -> str:
     return f"_downloads/{docname}.ipynb"
 
 
+def library(base: str = "") -> str:
+    """Name what pip is to install for a notebook: from the book's address, or the file beside the notebook."""
+    extras = f"[{','.join(EXTRAS)}]"
+    return f"zoolib{extras} @ {base}_downloads/{WHEEL}" if base else WHEEL + extras
+
+
 def write_notebooks(app: Sphinx, exception: Exception | None) -> None:
     """Write the notebooks of all pages with code cells, and the wheel that they need."""
     if exception or app.builder.name != "html":
         return
     env, out, base = app.env, Path(app.outdir), app.config.html_baseurl
-    extras = f"[{','.join(EXTRAS)}]"
-    library = f"zoolib{extras} @ {base}_downloads/{WHEEL}" if base else WHEEL + extras
     for docname in sorted(name for name in env.all_docs if has_cells(env, name)):
         about = ABOUT.format(
             title=env.titles[docname].astext(),
             book=app.config.html_title,
             version=version("zoolib"),
-            library=library,
+            library=library(base),
         )
         page, source = app.builder.get_outfilename(docname), env.doc2path(docname)
         address = base and urljoin(base, app.builder.get_target_uri(docname))

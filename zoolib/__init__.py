@@ -16,7 +16,8 @@ An argument that does not fit raises a TypeError or ValueError that names it, sa
 wanted, and leaves all state as it was; docstrings list only the errors that say more.
 
 Public names import from ``zoolib`` itself and stand in ``__init__.pyi``. Each is loaded when it is first
-used, so users who need no network do not wait for PyTorch.
+used, so users who need no network do not wait for PyTorch, nor need they have it: packages that only some
+names need come with the extras ``neural``, ``retrieval``, ``plots`` and ``sweeps``, and an error says which.
 """
 
 from zoolib._support.extras import attach_stub
