@@ -42,7 +42,7 @@ K, D = WORLD.n_products, FEATURES.n_features
 
 
 def experiment():
-    """All agents of the core meet a shock; whoever learns beats chance, and none the oracle."""
+    """All agents of the core meet a shock; LinUCB earns more than chance and less than the oracle."""
     agents = {
         "random": RandomAgent(K),
         "static": StaticAgent(true_ctr_matrix(WORLD)),
@@ -119,7 +119,7 @@ def opened():
         settings=Settings(latency_limit=60.0, n_draws=20, min_sample=10.0, floor=0.5),
         watches=[
             Watch(
-                Monitor("low", rates(), at_most(0.99), window=50, false_alarms=0.1),
+                Monitor("few", rates(), at_most(0.01), window=50, false_alarms=0.1),
                 lambda log: (log.reward.astype(int),),
             )
         ],
@@ -133,7 +133,7 @@ def service():
             decision = shop.select(user)
             shop.reward(decision.event_id, WORLD.reward(user, decision.arm))
         before = shop.learnt()
-        assert shop.watch() == []
+        assert "few" in shop.watch()[0].message
         assert shop.check_health().problems == {}
     with opened() as shop:
         assert shop.learnt() == before == shop.learnt(replayed=True)
