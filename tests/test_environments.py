@@ -80,12 +80,12 @@ def lend(packages):
     """Lay what the core depends on, as it is installed here, into an environment's folder of packages."""
     waiting, lent = list(CORE), set()
     while waiting:
-        wanted = waiting.pop()
-        out_of_place = wanted.marker and not wanted.marker.evaluate({"extra": ""})
-        if wanted.name in lent or out_of_place:
+        needed = waiting.pop()
+        out_of_place = needed.marker and not needed.marker.evaluate({"extra": ""})
+        if needed.name in lent or out_of_place:
             continue
-        lent.add(wanted.name)
-        found = distribution(wanted.name)
+        lent.add(needed.name)
+        found = distribution(needed.name)
         waiting += map(Requirement, found.requires or [])
         for top in {file.parts[0] for file in found.files} - {"..", "__pycache__"}:
             (packages / top).symlink_to(found.locate_file(top))
