@@ -109,10 +109,12 @@ sweeps: $(READY)
 		$(BIN)/jupytext --to py:percent -o - chapters/$$chapter.md | MPLBACKEND=agg TQDM_DISABLE= $(BIN)/python - || exit 1; \
 	done
 
-# The lock for all platforms and Pythons; needs uv.
+# The lock for all platforms and Pythons; needs uv. What is pinned stays pinned where it still fits, unless
+# newer versions are asked for: make lock LOCK_OPTIONS=--upgrade
+LOCK := --universal --python-version 3.11 --no-annotate --no-header -q $(LOCK_OPTIONS) -o
 lock:
-	uv pip compile pyproject.toml --extra book --extra test --universal --python-version 3.11 --no-annotate --no-header -q -o requirements.txt
-	for extra in lab site; do uv pip compile pyproject.toml --extra $$extra -c requirements.txt --universal --python-version 3.11 --no-annotate --no-header -q -o requirements-$$extra.txt; done
+	uv pip compile pyproject.toml --extra book --extra test $(LOCK) requirements.txt
+	for extra in lab site; do uv pip compile pyproject.toml --extra $$extra -c requirements.txt $(LOCK) requirements-$$extra.txt; done
 
 clean:
 	rm -rf _build .pytest_cache .ruff_cache .hypothesis .coverage

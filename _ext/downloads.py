@@ -23,7 +23,7 @@ from urllib.parse import urljoin
 import jupytext
 import nbformat
 from bs4 import BeautifulSoup, Tag
-from execution import has_cells
+from execution import EXTRAS, has_cells
 from markdownify import ATX, MarkdownConverter
 from nbformat import NotebookNode
 from sphinx.application import Sphinx
@@ -35,7 +35,7 @@ book and its code, without the outputs. It runs from the top, in Jupyter, once t
 installed, whose wheel the book offers beside this notebook:
 
 ```sh
-pip install {wheel}
+pip install "{library}"
 ```
 
 The text may be shared under CC BY 4.0, the code under the MIT licence."""
@@ -206,6 +206,12 @@ def download(docname: str) -> str:
     return f"_downloads/{docname}.ipynb"
 
 
+def library(base: str = "") -> str:
+    """Name what pip is to install for a notebook: from the book's address, or the file beside the notebook."""
+    extras = f"[{','.join(EXTRAS)}]"
+    return f"zoolib{extras} @ {base}_downloads/{WHEEL}" if base else WHEEL + extras
+
+
 def write_notebooks(app: Sphinx, exception: Exception | None) -> None:
     """Write the notebooks of all pages with code cells, and the wheel that they need."""
     if exception or app.builder.name != "html":
@@ -216,7 +222,7 @@ def write_notebooks(app: Sphinx, exception: Exception | None) -> None:
             title=env.titles[docname].astext(),
             book=app.config.html_title,
             version=version("zoolib"),
-            wheel=f"{base}_downloads/{WHEEL}" if base else WHEEL,
+            library=library(base),
         )
         page, source = app.builder.get_outfilename(docname), env.doc2path(docname)
         address = base and urljoin(base, app.builder.get_target_uri(docname))

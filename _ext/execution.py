@@ -37,6 +37,8 @@ LOG = logging.getLogger(__name__)
 LOG.addHandler(logging.NullHandler())  # MyST-NB says again what fails
 ROOT = Path(__file__).resolve().parent.parent
 PREFIX = "execution-"
+# Of the library, what the pages' code needs beside its core.
+EXTRAS = ("neural", "plots", "retrieval", "sweeps")
 AT_ONCE = min(2, os.cpu_count() or 1)
 # With more threads, notebooks side by side would fight for the cores and spoil each other's timings.
 ONE_THREAD = {
@@ -112,8 +114,11 @@ def execute_ahead(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> No
 
 def name_versions(app: Sphinx, config: Config) -> None:
     """Hand a table of versions to the pages, as Markdown."""
-    needed = [line for line in requires("zoolib") or [] if "extra ==" not in line]
-    names = ["zoolib", *(re.match(r"[\w.-]+", line)[0] for line in needed)]
+    names = ["zoolib"]
+    for line in requires("zoolib") or []:
+        extra = re.search(r'extra == "(.*)"', line)
+        if extra is None or extra[1] in EXTRAS:
+            names.append(re.match(r"[\w.-]+", line)[0])
     rows = {
         "Python": platform.python_version(),
         **{name: version(name) for name in names},

@@ -16,9 +16,10 @@ An argument that does not fit raises a TypeError or ValueError that names it, sa
 wanted, and leaves all state as it was; docstrings list only the errors that say more.
 
 Public names import from ``zoolib`` itself and stand in ``__init__.pyi``. Each is loaded when it is first
-used, so users who need no network do not wait for PyTorch.
+used, so users who need no network do not wait for PyTorch, nor need they have it: packages that only some
+names need come with the extras ``neural``, ``retrieval``, ``plots`` and ``sweeps``, and an error says which.
 """
 
-import lazy_loader
+from zoolib._support.extras import attach_stub
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 
-from zoolib.experiments import gauntlet
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m zoolib")
+    try:
+        from zoolib import gauntlet  # needs more than the core
+    except ModuleNotFoundError as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
     commands = parser.add_subparsers(dest="command", required=True)
     play = commands.add_parser("gauntlet", help="two market shocks, many worlds")
     gauntlet.add_arguments(play)

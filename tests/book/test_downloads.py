@@ -11,9 +11,11 @@ import downloads
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
+from execution import EXTRAS
 from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from nbclient import NotebookClient
+from packaging.requirements import Requirement
 
 from tests.book.building import build
 from tests.notebooks import HTML, ROOT, chapters, check, install, taken_along
@@ -270,7 +272,8 @@ def test_the_first_cell_says_what_it_is_and_how_to_install_the_library(made):
     assert about.startswith(
         "This is *A page*, from *The Adaptive Recommender*, version 0.2.0,"
     )
-    assert "```sh\npip install zoolib-0.2.0-py3-none-any.whl\n```" in about
+    library = "zoolib-0.2.0-py3-none-any.whl[neural,plots,retrieval,sweeps]"
+    assert f'```sh\npip install "{library}"\n```' in about
 
 
 def test_headings_begin_cells_so_that_they_can_be_folded(made):
@@ -396,15 +399,20 @@ def test_the_wheel_says_what_it_is(wheel):
     assert about.get_payload().startswith("# The Adaptive Recommender")
 
 
-def test_all_that_the_chapters_import_comes_with_the_wheel(wheel):
-    needed = metadata(wheel).get_all("Requires-Dist")
-    names = {re.match(r"[\w.-]+", need)[0] for need in needed if "extra ==" not in need}
-    names = (
-        names - {"scikit-learn"}
-        | {"sklearn"}
-        | set(sys.stdlib_module_names)
-        | {"zoolib"}
-    )
+def test_the_published_book_names_the_address_of_the_wheel():
+    library = Requirement(downloads.library("https://example.org/book/"))
+    assert library.extras == set(EXTRAS)
+    assert library.url == f"https://example.org/book/_downloads/{downloads.WHEEL}"
+
+
+def test_all_that_the_chapters_import_comes_with_the_wheel_and_its_extras(wheel):
+    needed = [Requirement(line) for line in metadata(wheel).get_all("Requires-Dist")]
+    names = {"zoolib", *sys.stdlib_module_names} | {
+        {"scikit-learn": "sklearn"}.get(need.name, need.name)
+        for need in needed
+        for extra in EXTRAS
+        if need.marker is None or need.marker.evaluate({"extra": extra})
+    }
     for page in chapters():
         for source in code_of(page.read_text()):
             for node in ast.walk(ast.parse(source)):

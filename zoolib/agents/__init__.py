@@ -6,6 +6,6 @@ Arguments that do not fit raise a TypeError or a ValueError, which names the arg
 was wanted; the agent is then unchanged.
 """
 
-import lazy_loader
+from zoolib._support.extras import attach_stub
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -16,9 +16,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+
+from zoolib._support.extras import needed_by
+
+with needed_by(__name__):
+    import torch
+    from torch import Tensor
 
 from zoolib._support.checks import Seed, as_probability, as_size
 from zoolib._support.generators import stream

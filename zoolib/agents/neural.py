@@ -12,9 +12,13 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from torch import Tensor, nn
+
+from zoolib._support.extras import needed_by
+
+with needed_by(__name__):
+    import torch
+    from torch import Tensor, nn
 
 from zoolib._support.checks import (
     Seed,

@@ -12,9 +12,13 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+
+from zoolib._support.extras import needed_by
+
+with needed_by(__name__):
+    import torch
+    from torch import Tensor, nn
 
 from zoolib._support.checks import as_array, as_one_of, as_rate, as_size
 from zoolib.agents.neural import NeuralAgent, finite, undone_on_failure

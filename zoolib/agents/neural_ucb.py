@@ -14,10 +14,14 @@ from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+
+from zoolib._support.extras import needed_by
+
+with needed_by(__name__):
+    import torch
+    from torch import Tensor, nn
+    from torch.func import functional_call, grad, vmap
 
 from zoolib._support.checks import Seed, as_one_of, as_positive
 from zoolib.agents.neural import NeuralAgent

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zoolib._support.extras import needed_by
 from zoolib._support.notebook import in_notebook
 from zoolib.experiments.estimates import Estimate
 
@@ -214,7 +215,8 @@ def listing(*things: Callable[..., Any] | type) -> Markdown:
     IPython.display.Markdown
         A fenced listing: the book and JupyterLab both render it.
     """
-    from IPython.display import Markdown
+    with needed_by("zoolib.listing"):
+        from IPython.display import Markdown
 
     sources = [textwrap.dedent(inspect.getsource(thing)) for thing in things]
     listings = "\n\n".join(map(_without_docstrings, sources))

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import seaborn as sns
-from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 from numpy.typing import ArrayLike
+
+from zoolib._support.extras import needed_by
+
+with needed_by(__name__):
+    import matplotlib as mpl
+    import seaborn as sns
+    from matplotlib.axes import Axes
+    from matplotlib.colors import LinearSegmentedColormap
 
 from zoolib._support.notebook import in_notebook
 from zoolib.experiments.estimates import Estimate, half_width

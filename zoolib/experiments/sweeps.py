@@ -25,11 +25,15 @@ from itertools import product
 from pathlib import Path
 from traceback import format_exception_only
 
-import cloudpickle
-import joblib
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+
+from zoolib._support.extras import needed_by
+
+with needed_by(__name__):
+    import cloudpickle
+    import joblib
 
 from zoolib._support.checks import as_finite, as_real, as_size
 from zoolib._support.files import write_whole

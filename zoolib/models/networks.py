@@ -13,10 +13,14 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.nn import functional
+
+from zoolib._support.extras import needed_by
+
+with needed_by(__name__):
+    import torch
+    from torch import Tensor, nn
+    from torch.nn import functional
 
 from zoolib._support.checks import Seed, as_seed
 

@@ -14,12 +14,16 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import ArrayLike, NDArray
-from platformdirs import user_cache_path
-from sklearn.model_selection import train_test_split
-from torch import Tensor, nn
-from torch.nn import functional
+
+from zoolib._support.extras import needed_by
+
+with needed_by(__name__):
+    import torch
+    from platformdirs import user_cache_path
+    from sklearn.model_selection import train_test_split
+    from torch import Tensor, nn
+    from torch.nn import functional
 
 from zoolib._support.checks import (
     Seed,

@@ -21,9 +21,13 @@ from contextlib import contextmanager
 from math import isqrt
 from typing import NamedTuple
 
-import faiss
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from zoolib._support.extras import needed_by
+
+with needed_by(__name__):
+    import faiss
 
 from zoolib._support.checks import (
     as_array,

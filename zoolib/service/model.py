@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from zoolib._support.extras import needed_by
 from zoolib._support.generators import Uniforms
 from zoolib._support.state import from_bytes, to_bytes
 from zoolib.agents.base import Agent, Context
@@ -32,7 +33,9 @@ def neural_linear(n_arms: int, n_features: int, seed: int = 0) -> Agent:
 
     It learns each reward at once, in its posterior, and trains its network only in a retraining.
     """
-    from zoolib.agents import NeuralLinearAgent  # PyTorch is loaded only for this one
+    # PyTorch is loaded only for this one.
+    with needed_by("neural_linear, the default make_agent of a service,"):
+        from zoolib.agents import NeuralLinearAgent
 
     return NeuralLinearAgent(
         n_arms,

@@ -10,6 +10,7 @@ import inspect
 from importlib import import_module
 from pkgutil import iter_modules
 
+from zoolib._support.extras import needed_by
 from zoolib.book.exercises.judging import (
     EXERCISES,
     Exercise,
@@ -55,8 +56,9 @@ def judged() -> dict[str, Exercise]:
 
     The judges, one module a chapter, are loaded here and not with the library: they need all of it.
     """
-    for module in iter_modules(__path__):
-        import_module(f"{__name__}.{module.name}")
+    with needed_by("zoolib.check"):
+        for module in iter_modules(__path__):
+            import_module(f"{__name__}.{module.name}")
     return EXERCISES
 
 

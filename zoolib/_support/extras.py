@@ -1,0 +1,54 @@
+"""Optional packages: whoever needs one that is missing says so, and names the extra that brings it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import lazy_loader
+
+# What each package that the core does without is called, and the extra of zoolib that brings it.
+EXTRAS = {
+    "torch": ("PyTorch", "neural"),
+    "sklearn": ("scikit-learn", "neural"),
+    "platformdirs": ("platformdirs", "neural"),
+    "faiss": ("Faiss", "retrieval"),
+    "matplotlib": ("Matplotlib", "plots"),
+    "seaborn": ("seaborn", "plots"),
+    "joblib": ("joblib", "sweeps"),
+    "cloudpickle": ("cloudpickle", "sweeps"),
+    "IPython": ("IPython", "book"),
+}
+
+
+@contextmanager
+def needed_by(what: str) -> Iterator[None]:
+    """Import packages of an extra inside: if one is missing, the error says that `what` needs it.
+
+    Where one thing is imported for another, the error names the outermost.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRAS:
+            raise
+        package, extra = EXTRAS[error.name]
+        raise ModuleNotFoundError(
+            f'{what} needs {package}: pip install "zoolib[{extra}]"', name=error.name
+        ) from None
+
+
+def attach_stub(
+    package: str, file: str
+) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package whose stub lists its names.
+
+    Each name is loaded when it is first used.
+    """
+    load, listed, names = lazy_loader.attach_stub(package, file)
+
+    def load_or_explain(name: str) -> object:
+        with needed_by(f"{package}.{name}"):
+            return load(name)
+
+    return load_or_explain, listed, names
