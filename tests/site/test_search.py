@@ -56,6 +56,7 @@ EXPECTED = {
     "off-policy evaluation": "production",
     "one-hot": "linucb",
     "OPE": "glossary",
+    "Open Bandit Dataset": "real-clicks",
     "optimism": "linucb",
     "overfitting": "practice",
     "position bias": "production",
