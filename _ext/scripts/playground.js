@@ -1,5 +1,5 @@
 // needs: zoo.js
-// height: 84rem 140rem
+// height: 83rem 123rem
 // The playground: agents in a shop that the reader sets up, and lessons that set it up for the reader.
 "use strict";
 
@@ -82,7 +82,7 @@ Interactive.register("playground", (figure, data) => {
 
   const row = (kind) => figure.root.appendChild(element("div", { class: `interactive-${kind}` }));
   const lessons = row("buttons");
-  const lesson = row("room").appendChild(element("p", { class: "interactive-summary" }));
+  const lesson = row("room short").appendChild(element("p", { class: "interactive-summary" }));
   data.lessons.forEach(({ name }, which) => Interactive.button(lessons, name, () => stage(which)));
   const buttons = row("buttons");
   const play = Interactive.button(buttons, "Play", () =>
@@ -93,11 +93,10 @@ Interactive.register("playground", (figure, data) => {
     change();
   });
   Interactive.button(buttons, `Play ${data.n_worlds} worlds`, () => change(true, data.n_worlds));
-  const view = row("controls");
-  view.classList.add("narrow");
+  const view = row("controls narrow");
   const speed = Interactive.choice(view, {
-    label: "Speed",
-    options: SPEEDS.map((n) => (n === Infinity ? "as fast as it goes" : `${number(n)} visits a second`)),
+    label: "Speed, visits a second",
+    options: SPEEDS.map((n) => (n === Infinity ? "as fast as it goes" : number(n))),
     value: Interactive.calm() ? 0 : 2,
     onInput: () => {},
   });
