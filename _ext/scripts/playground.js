@@ -9,7 +9,7 @@ Interactive.register("playground", (figure, data) => {
     { label: "LinUCB", kind: Zoo.LinUCB, color: "blue" },
     { label: "Thompson sampling", kind: Zoo.LinTS, color: "orange", dash: "9 3" },
     { label: "random products", kind: Zoo.RandomAgent, color: "green", dash: "2 3" },
-    { label: "LinUCB, stopped", kind: Zoo.LinUCB, color: "purple", dash: "8 2 2 2" },
+    { label: "stopped LinUCB", kind: Zoo.LinUCB, color: "purple", dash: "8 2 2 2" },
   ];
   const ORACLE = { label: "best possible", color: "muted", width: 1.5 };
   const [RANDOM, STOPPED] = [2, 3];
@@ -95,8 +95,8 @@ Interactive.register("playground", (figure, data) => {
   Interactive.button(buttons, `Play ${data.n_worlds} worlds`, () => change(true, data.n_worlds));
   const view = row("controls narrow");
   const speed = Interactive.choice(view, {
-    label: "Speed, visits a second",
-    options: SPEEDS.map((n) => (n === Infinity ? "as fast as it goes" : number(n))),
+    label: "Speed",
+    options: SPEEDS.map((n) => (n === Infinity ? "as fast as it goes" : `${number(n)} a second`)),
     value: Interactive.calm() ? 0 : 2,
     onInput: () => {},
   });

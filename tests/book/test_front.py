@@ -3,6 +3,7 @@
 import re
 
 import jupytext
+import numpy as np
 import pytest
 
 from tests.book.pages import soup
@@ -36,7 +37,7 @@ def test_then_come_the_picture_the_commands_the_use_and_the_paths(text, picture)
 
 
 def test_the_five_lines_run_and_are_those_of_the_first_page():
-    lines = USE.splitlines()
+    lines = [line for line in USE.splitlines() if line]
     assert len(lines) == 5
     cells = jupytext.reads(FRONT, fmt="md:myst").cells
     assert USE.strip() in [cell.source for cell in cells if cell.cell_type == "code"]
@@ -50,6 +51,19 @@ def test_the_readme_leaves_minutes_to_the_pages():
     assert not re.search(r"\d+\s*(h|hours?|min|minutes?)\b", README)
     picture = re.search(r'alt="(.*?)"', README)[1]
     assert not re.search(r"0\.\d", picture)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_readme_shows_the_picture_of_the_first_page(theme):
+    """Path by path, within a point; a redrawn figure is copied from the built book."""
+    page = HTML / "chapters" / "index.html"
+    image = soup(page).select_one(f"#fig-front img.only-{theme}")
+    files = [page.parent / image["src"], ROOT / "_static" / f"readme-{theme}.svg"]
+    built, kept = (re.findall(r' d="(.*?)"', file.read_text(), re.S) for file in files)
+    assert len(built) == len(kept) > 20
+    for ours, theirs in zip(built, kept, strict=True):
+        numbers = [np.array(re.findall(r"[-\d.]+", d), float) for d in (ours, theirs)]
+        np.testing.assert_allclose(*numbers, rtol=0, atol=1)
 
 
 def minutes(text):

@@ -348,7 +348,7 @@ def open_page(browser, site):
         page.goto((site / "chapters" / "playground.html").as_uri())
         page = FigurePage(page, "playground")
         if quick:
-            move(page, SPEED, "as fast as it goes")
+            move(page, "Speed", "as fast as it goes")
             move(page, "Show", "regret")
         return page
 
@@ -358,7 +358,6 @@ def open_page(browser, site):
     assert faults == []
 
 
-SPEED = "Speed, visits a second"
 LESSONS = [
     "As it opens",
     "Too little α",
@@ -607,7 +606,7 @@ def test_the_first_pages_duel_is_that_of_the_first_page(open_page):
         }""",
         page.data(),
     )
-    found = [numbers(text, "LinUCB")[0], numbers(text, "LinUCB, stopped")[0]]
+    found = [numbers(text, "LinUCB")[0], numbers(text, "stopped LinUCB")[0]]
     assert found == pytest.approx(shares, abs=0.06)
     assert found[0] > 96
     assert found[1] < 85
@@ -687,8 +686,8 @@ def test_everything_works_from_the_keyboard(open_page):
     assert reached == [
         *LESSONS,
         *("Play", "Start again", "New world", "Play 20 worlds"),
-        *(SPEED, "Show", "Axis"),
-        *("LinUCB", "Thompson sampling", "random products", "LinUCB, stopped"),
+        *("Speed", "Show", "Axis"),
+        *("LinUCB", "Thompson sampling", "random products", "stopped LinUCB"),
         *("α of LinUCB", "α of Thompson sampling", "Discount γ", "Noise", "Products"),
         *("Shock", "Shock before visit"),
     ]
@@ -719,7 +718,7 @@ def at_leisure(page, watched):
     count_changes(page, f".interactive {watched}")
     page.clock.install(time=0)
     page.clock.pause_at(1)
-    move(page, SPEED, "5,000")
+    move(page, "Speed", "5,000 a second")
     press(page, "Play")
     page.clock.run_for(2000)
     press(page, "Pause")
