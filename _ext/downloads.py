@@ -40,7 +40,9 @@ pip install "{library}"
 
 The text may be shared under CC BY 4.0, the code under the MIT licence."""
 # What a page has for the screen or the theme alone.
-LEFT_OUT = "script, style, svg, button, input, select, .headerlink, .only-dark"
+LEFT_OUT = (
+    "script, style, svg, button, input, select, .front-buttons, .headerlink, .only-dark"
+)
 # What elements are in plain HTML, and which of them are titles: paragraphs in bold.
 PLAIN = {"figcaption .caption-number, caption .caption-number": "b"}
 PLAIN |= {".doc, .std-ref": "em"}

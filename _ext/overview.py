@@ -5,6 +5,9 @@ links to its sections. Before it stand facts that are computed: the time to read
 that its cells took when they ran, the earlier chapters that it refers to. A section that is missing on
 the map, or out of order, is a warning: it breaks the build.
 
+The role ``{reading-time}`An evening, {}` `` in an item of a list puts in the time to read all pages and
+sections that the item links to.
+
 Why our own: sphinx-reading-time and the like count words alone, and no extension checks a map.
 """
 
@@ -26,6 +29,16 @@ SECONDS = {"words": 1 / 3, "formulas": 20, "figures": 20, "lines of code": 4}
 
 class PendingFacts(nodes.General, nodes.Element):
     """The facts of a chapter, while pages are still being read."""
+
+
+class PendingTime(nodes.Inline, nodes.Element):
+    """Words with a place for a time, while pages are still being read."""
+
+
+def reading_time(
+    name: str, rawtext: str, text: str, *args: object, **options: object
+) -> tuple[list[nodes.Node], list[nodes.Node]]:
+    return [PendingTime(rawtext, words=text)], []
 
 
 class OverviewDirective(SphinxDirective):
@@ -63,6 +76,41 @@ def contents(node: nodes.Element) -> Counter[str]:
     return found
 
 
+def minutes(found: Counter[str]) -> int:
+    """Say how long it takes to read what was counted; nothing takes less than a minute."""
+    reading = sum(each * found[kind] for kind, each in SECONDS.items())
+    return max(1, round(reading / 60))
+
+
+def resolve_times(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Add up the minutes of all that an item of a list links to."""
+    env, builder = app.env, app.builder
+    pages = {builder.get_relative_uri(docname, page): page for page in env.found_docs}
+
+    def linked(link: nodes.reference) -> nodes.Element | None:
+        """Find the page, or the section of it, that a link leads to."""
+        target, _, anchor = link.get("refuri", "").partition("#")
+        page = env.get_doctree(pages[target]) if target in pages else None
+        if page is None or not anchor:
+            return page
+        sections = page.findall(nodes.section)
+        return next((section for section in sections if anchor in section["ids"]), None)
+
+    for pending in list(doctree.findall(PendingTime)):
+        item = pending.parent
+        while item and not isinstance(item, nodes.list_item):
+            item = item.parent
+        links = item.findall(nodes.reference) if item else ()
+        parts = [linked(link) for link in links if "claim" not in link["classes"]]
+        if not parts or None in parts:
+            fault = "a reading time stands in an item of a list, whose links lead to pages and sections"
+            LOG.warning(fault, location=docname)
+            parts = []
+        total = sum(minutes(contents(part)) for part in parts)
+        words = pending["words"].replace("{}", _duration(60 * total))
+        pending.replace_self(nodes.Text(words))
+
+
 def numbered_pages(env: BuildEnvironment) -> dict[str, int]:
     """Return the number of each chapter, as the table of contents has it."""
     return {
@@ -88,10 +136,9 @@ def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     if fault := difference(plan, sections):
         LOG.warning("%s", fault, location=docname)
     found = contents(app.env.get_doctree(docname))
-    reading = sum(each * found[kind] for kind, each in SECONDS.items())
     running = app.env.nb_metadata.get(docname, {}).get("exec_data", {}).get("runtime")
     facts = (
-        f"To read: {_duration(60 * max(1, round(reading / 60)))}. To run: {_duration(running)}. "
+        f"To read: {_duration(60 * minutes(found))}. To run: {_duration(running)}. "
         f"Exercises: {found['exercises']}. Builds on: "
     )
     linked = {
@@ -139,6 +186,9 @@ def _duration(seconds: float | None) -> str:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_node(PendingFacts)
+    app.add_node(PendingTime)
     app.add_directive("overview", OverviewDirective)
+    app.add_role("reading-time", reading_time)
     app.connect("doctree-resolved", resolve)
+    app.connect("doctree-resolved", resolve_times)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

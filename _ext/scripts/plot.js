@@ -4,8 +4,9 @@
 //
 // fills each figure of this name, with data as published, and draws it now and whenever a control is moved:
 //
-//   figure.slider({label, min, max, step, value, format, onInput})   its .value is a number
+//   figure.slider({label, min, max, step, value, format, onInput})   its .value, a number, is read or set
 //   figure.choice({label, options, value, onInput})                  its .value is an index
+//   figure.row                                                       where these stand: above all else, if not moved
 //   figure.legend([{label, color, dash, shape}])
 //   const say = figure.summary(); say("…")      one sentence, read aloud when it changes
 //   const plot = figure.plot({label, height, x: {label, domain, ticks, format}, y: …})
@@ -41,6 +42,7 @@ const Interactive = (() => {
       try {
         draw = fill({
           root,
+          row,
           slider: (options) => slider(row, { onInput, ...options }),
           choice: (options) => choice(row, { onInput, ...options }),
           legend: (entries) => legend(root, entries),
@@ -69,26 +71,32 @@ const Interactive = (() => {
       input.setAttribute("aria-valuetext", output.textContent);
     };
     show();
-    input.addEventListener("input", show);
-    return control(parent, label, [output, input], () => input.valueAsNumber, onInput);
+    return control(parent, label, [output, input], "valueAsNumber", onInput, show);
   }
 
   /** A list of names, of which one is chosen. */
   function choice(parent, { label, options, value = 0, onInput }) {
     const input = element("select", { id: unique() }, ...options.map((name) => element("option", {}, name)));
     input.selectedIndex = value;
-    return control(parent, label, [input], () => input.selectedIndex, onInput);
+    return control(parent, label, [input], "selectedIndex", onInput);
   }
 
-  /** A named control, whose input is the last of its parts. */
-  function control(parent, label, parts, read, onInput) {
+  /** A named control, whose input is the last of its parts and has its value under the name of a property. */
+  function control(parent, label, parts, property, onInput, show = () => {}) {
     const input = parts.at(-1);
-    input.addEventListener("input", () => onInput());
+    input.addEventListener("input", () => {
+      show();
+      onInput();
+    });
     const name = element("label", { for: input.id }, label);
     parent.append(element("div", { class: "interactive-control" }, name, ...parts));
     return {
       get value() {
-        return read();
+        return input[property];
+      },
+      set value(next) {
+        input[property] = next;
+        show();
       },
     };
   }
@@ -121,9 +129,9 @@ const Interactive = (() => {
 
   const paint = (color) => `var(--${color})`;
 
-  function stroke({ color = "blue", width = 2, dash }) {
+  function stroke({ color = "blue", width = 2, dash, opacity = 1 }) {
     return {
-      style: `fill: none; stroke: ${paint(color)}; stroke-width: ${width}`,
+      style: `fill: none; stroke: ${paint(color)}; stroke-width: ${width}; opacity: ${opacity}`,
       "stroke-dasharray": dash,
     };
   }

@@ -188,11 +188,11 @@ var Zoo = (() => {
 
   // Predicted reward plus alpha times its width. One ridge posterior an arm: zoolib/agents/linear.py. The
   // features of a pairing are a one for the persona and a one for the category, at the places that the settings
-  // name.
+  // name. One that stops, as on the first page, learns from its first `stop` visits alone.
   class LinUCB {
     constructor(nArms, settings, random, category) {
-      const { alpha, discount = 1, personaPlace, categoryPlace } = settings;
-      Object.assign(this, { alpha, discount, personaPlace, random });
+      const { alpha, discount = 1, stop = Infinity, personaPlace, categoryPlace } = settings;
+      Object.assign(this, { alpha, discount, left: stop, personaPlace, random });
       const d = personaPlace.length + categoryPlace.length;
       this.posteriors = Array.from({ length: nArms }, () => new RidgePosterior(d, settings));
       this.ofArm = category.map((c) => categoryPlace[c]);
@@ -216,6 +216,7 @@ var Zoo = (() => {
     }
 
     update(persona, arm, reward) {
+      if (this.left-- <= 0) return;
       this.posteriors[arm].update(this.personaPlace[persona], this.ofArm[arm], reward, this.discount);
     }
   }
@@ -285,7 +286,8 @@ var Zoo = (() => {
   }
 
   // A world of one seed: shop, visitors, clicks and each agent's numbers from streams of their own. The settings'
-  // `agents` lists their classes, each with the settings that only this agent has.
+  // `agents` lists their classes, each with the settings that only this agent has, and the `place` of its stream
+  // where not all agents play.
   function world(all, seed) {
     const { table, nProducts, nUsers, agents } = all;
     const stream = (number) => new Random(seed, number);
@@ -295,8 +297,8 @@ var Zoo = (() => {
       shop,
       visitors: stream(1),
       clicking: stream(2),
-      agents: agents.map(({ kind, ...own }, k) =>
-        new kind(nProducts, { ...all, ...own }, stream(3 + k), shop.category)),
+      agents: agents.map(({ kind, place, ...own }, k) =>
+        new kind(nProducts, { ...all, ...own }, stream(3 + (place ?? k)), shop.category)),
     });
   }
 

@@ -89,6 +89,47 @@ def test_a_map_names_every_section_once_in_order(named, fits):
     assert (difference(plan, sections) == "") is fits
 
 
+THERE = """- **{reading-time}`Both, {}`.** [](one.md) and [](two.md#only), by {claim}`none`.
+- {reading-time}`{}`: [](one.md#a-start).
+"""
+CLAIM = """```{code-cell} python
+from zoolib import claim, mean_interval
+claim("none", "A number.", mean_interval([1, 2, 3]), above=-9)
+```
+"""
+
+
+def test_a_reading_time_is_that_of_what_its_item_links_to(tmp_path):
+    long = "many words " * 300
+    one = ONE.replace("## An end\n", f"{long}\n\n## An end\n\n{long}\n")
+    lay_out(tmp_path, THERE + CLAIM, one=one, two=TWO + long)
+    (tmp_path / "_toc.yml").write_text(TOC)
+    status, output = build_again(tmp_path)
+    assert status == 0, output
+    html = soup(tmp_path / "_build/html/chapters/index.html")
+    # 1,200 words and 600 of them, and 600 of the other chapter, at 180 a minute.
+    both, start = (item.text for item in html.select("article li"))
+    assert both.startswith("Both, 10 minutes.")
+    assert start.startswith("3 minutes: ")
+    facts = soup(tmp_path / "_build/html/chapters/one.html").find(
+        class_="chapter-facts"
+    )
+    assert "To read: 7 minutes." in facts.text
+
+
+def test_a_reading_time_without_its_links_breaks_the_build(tmp_path):
+    pages = {
+        "unlisted": "{reading-time}`{}` without a list, [](one.md).",
+        "unlinked": "- {reading-time}`{}` without a link.",
+        "outside": "- {reading-time}`{}` [](one.md), [there](https://example.org/).",
+    }
+    lay_out(tmp_path, "A page.", one="Words.\n", **pages)
+    status, output = build_again(tmp_path)
+    assert status != 0
+    for name in pages:
+        assert f"chapters/{name}.md: WARNING: a reading time stands in an" in output
+
+
 def page(*children):
     return nodes.section("", *children)
 
