@@ -2,13 +2,14 @@
 # make test   prove that everything holds
 # make test-all   the same with all lengthy runs
 # make pdf    print the whole book (needs Chromium or Chrome)
-# make lab    read and run the chapters in JupyterLab
+# make lab    read and run the chapters in JupyterLab; your changes in notebooks/ are kept
+# make edit   write the chapters in JupyterLab
 # make bench  report speed next to plain forms, other libraries and the machine's limits (ten minutes)
 # Another interpreter: make book PYTHON=/path/to/python3.12
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book pdf test test-all lab bench sweeps lock clean
+.PHONY: help book pdf test test-all lab edit bench sweeps lock clean
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && { echo $$p; break; }; done)
@@ -20,7 +21,7 @@ PEERS_READY := .venv-peers/peers.json
 HTML := _build/html/index.html
 # What the built pages were made from: the sums of all files that a page may come from.
 STAMP := _build/sources
-SUMS := find . -type d \( -name '.?*' -o -name _build -o -name __pycache__ -o -name '*.egg-info' -o -path ./tests \) -prune \
+SUMS := find . -type d \( -name '.?*' -o -name _build -o -name __pycache__ -o -name '*.egg-info' -o -path ./tests -o -path ./notebooks \) -prune \
 	-o -type f ! -name '.*' ! -name '*.ipynb' -print | LC_ALL=C sort | tr '\n' '\0' | xargs -0 cksum
 # Passed on to JupyterLab, for example LAB_OPTIONS=--no-browser
 LAB_OPTIONS ?=
@@ -60,7 +61,8 @@ $(LAB_READY): $(READY) requirements-lab.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -r requirements-lab.txt >.venv/pip.log 2>&1 \
 		|| { echo "pip could not install JupyterLab: check the network and run make again (details: .venv/pip.log)" >&2; exit 1; }
 	@mkdir -p .venv/share/jupyter/lab/settings
-	@echo '{"@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Jupytext Notebook"}}}' >.venv/share/jupyter/lab/settings/overrides.json
+	@echo '{"@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Jupytext Notebook"}},' \
+		'"@jupyterlab/apputils-extension:notification": {"checkForUpdates": false, "fetchNews": "false"}}' >.venv/share/jupyter/lab/settings/overrides.json
 	@touch $@
 
 # --all: a page left alone would not repeat its warnings. Executions come from the cache.
@@ -90,7 +92,11 @@ test: $(SITE_READY)
 	@$(BIN)/python -m pytest -q tests/speed
 	@$(BIN)/python -m tests.notebooks
 
-lab: $(LAB_READY)
+lab: $(LAB_READY) book
+	@PYTHONPATH=_ext $(BIN)/python -m lab
+	@TQDM_DISABLE= $(BIN)/jupyter-lab $(LAB_OPTIONS) --LabApp.default_url=/lab/tree/00-index.ipynb notebooks
+
+edit: $(LAB_READY)
 	@TQDM_DISABLE= $(BIN)/jupyter-lab $(LAB_OPTIONS) chapters
 
 # Other libraries are installed beside the book's environment and never into it.

@@ -109,6 +109,8 @@ class Prose(MarkdownConverter):
         return f"\n\n$$\n{tex.strip()}{tag}\n$$\n\n"
 
     def convert_a(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        if {"code", "pre"} & parent_tags:
+            return text
         href = el.get("href", "")
         if not re.match(r"https?:", href):
             href = self.address and urljoin(self.address, href)

@@ -46,13 +46,14 @@ NAMES = {
     "table th:is(:empty, :has(> p:only-child:empty))": "td",
     "summary > p": "span",
 }
-# Attributes: identifiers that many elements of a page have, a label that hides the words that one sees,
-# borders that styles draw, and roles as HTML knows them.
+# Attributes: identifiers that many elements of a page have, a label that hides the words that one sees and
+# one that is missing, borders that styles draw, and roles as HTML knows them.
 ATTRIBUTES = {
     "div:is(#proof-content, #exercise-content, #solution-content, #proof)": {
         "id": None
     },
     "summary:has(> span)": {"aria-label": None},
+    "li.has-children > details > summary": {"aria-label": "Its pages"},
     "table.dataframe": {"border": None},
     "input[autocorrect]": {"autocorrect": None},
     "div.citation[role=doc-biblioentry]": {"role": "listitem"},

@@ -340,6 +340,50 @@ def test_a_warning_is_said_again_until_it_is_mended(built):
     assert calls(built) == 2
 
 
+@pytest.fixture
+def lab(built):
+    """The same folder with a JupyterLab that only says how it was called."""
+    for name in ("python", "jupyter-lab"):
+        tool = built / ".venv/bin" / name
+        tool.write_text(f'#!/bin/sh\necho "{name}: $*"\n')
+        tool.chmod(0o755)
+    (built / "requirements-lab.txt").touch()
+    (built / ".venv/lab-ready").touch()
+    make(built, "book")
+    (built / ".calls").unlink()
+    return built
+
+
+def test_make_lab_builds_the_book_and_opens_its_first_notebook(lab):
+    shutil.rmtree(lab / "_build/html")
+    said = make(lab, "lab", "LAB_OPTIONS=--no-browser").stdout.splitlines()
+    assert calls(lab) == 1
+    assert said[-2:] == [
+        "python: -m lab",
+        "jupyter-lab: --no-browser --LabApp.default_url=/lab/tree/00-index.ipynb notebooks",
+    ]
+
+
+def test_make_lab_opens_nothing_where_the_book_cannot_be_built(lab):
+    (lab / "new.bib").touch()
+    (lab / "warn").touch()
+    result = make(lab, "lab")
+    assert result.returncode != 0
+    assert "jupyter-lab" not in result.stdout
+
+
+def test_what_a_reader_writes_does_not_build_the_book_again(lab):
+    (lab / "notebooks").mkdir()
+    (lab / "notebooks/visits.csv").touch()
+    make(lab, "lab")
+    assert not (lab / ".calls").exists()
+
+
+def test_make_edit_opens_the_sources_as_they_are(lab):
+    shutil.rmtree(lab / "_build/html")
+    assert make(lab, "edit").stdout == "jupyter-lab: chapters\n"
+
+
 def test_make_alone_says_what_there_is(clone):
     said = make(clone).stdout
     assert all(target in said for target in ("make book", "make test", "make lab"))

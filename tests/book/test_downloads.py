@@ -327,6 +327,12 @@ def test_an_interactive_figure_leaves_its_caption_and_says_where_it_is(tmp_path)
     ]
 
 
+def test_a_name_in_code_leads_nowhere_in_a_notebook():
+    page = '<p><code><a href="api/agents.html#x">Agent</a></code> and <a href="x">b</a></p>'
+    text = downloads.Prose("https://example.org/").convert(page)
+    assert text.strip() == "`Agent` and [b](https://example.org/x)"
+
+
 def test_a_page_that_hides_a_cell_gives_no_notebook(book):
     source = book / "chapters/more.md"
     source.write_text(

@@ -6,6 +6,7 @@ import pytest
 EXPECTED = {
     "A/B test": "glossary",
     "alpha": "linucb",
+    "API": "api/index",
     "AUC": "glossary",
     "Bayesian": "glossary",
     "bootstrap": "practice",
@@ -43,6 +44,7 @@ EXPECTED = {
     "inverse propensity": "production",
     "IPS": "production",
     "LinUCB": "linucb",
+    "LinUCBAgent": "api/agents",
     "log-loss": "static-recommender",
     "logging policy": "production",
     "monitoring": "production",

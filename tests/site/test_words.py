@@ -26,11 +26,12 @@ PAGES = sorted(
 )
 NO_PROSE = (
     "pre, code, script, style, svg, kbd, .math, .output, .claim, .headerlink, .cell_output table,"
-    " #execution-times-and-versions table,"
+    " #execution-times-and-versions table, dt.sig, .field-list :is(strong, em),"
     " a[href*='bibliography.html#'], .caption-number, .sd-hide-link-text, summary"
 )
 ACCENTS = {"'": "\u0301", "`": "\u0300", '"': "\u0308", "~": "\u0303", "^": "\u0302"}
 TEX_ACCENT = r"\{?\\(['`\"~^])\{?\\?(\w)\}*"
+TYPES = {*dir(builtins), *dir(numpy), *sys.stdlib_module_names}
 MODULES = sorted((ROOT / "zoolib").rglob("*.py"))
 
 
@@ -91,7 +92,8 @@ def test_pages_are_spelt_as_in_british_english(name):
         for text in article.strings
         if not any(id(part) in left_out for part in text.parents)
     ]
-    assert unknown(" ".join([*words, *pictures])) == []
+    types = TYPES if name.startswith("chapters/api/") else set()
+    assert set(unknown(" ".join([*words, *pictures]))) - types == set()
 
 
 @pytest.mark.parametrize("file", sorted(ROOT.glob("*.md")), ids=lambda file: file.name)
@@ -112,8 +114,7 @@ def test_docstrings_are_spelt_as_in_british_english():
                 )
                 for word in unknown(text):
                     found.setdefault(word, module.name)
-    types = {*dir(builtins), *dir(numpy), *sys.stdlib_module_names}
-    found = {word: file for word, file in found.items() if word not in types}
+    found = {word: file for word, file in found.items() if word not in TYPES}
     assert found == {}
 
 

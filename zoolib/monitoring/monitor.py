@@ -95,7 +95,7 @@ class Monitor:
     name : str
         For alerts.
     tally : callable
-        Adds up events: takes columns of shape (..., n), returns sums of shape (..., *cells).
+        Adds up events: takes columns of shape (..., n), returns sums of shape ``(..., *cells)``.
     statistic : callable
         Takes the sums of a window and those of the reference windows, stacked on a first axis, and
         returns one number per cell, shape (..., n_cells).
