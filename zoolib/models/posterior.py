@@ -198,16 +198,16 @@ class RidgePosterior(Stateful):
         r"""Predict rewards :math:`x^\top \hat\theta` of rows (..., d); returns shape (...)."""
         return np.vecdot(x, self._mean[at])
 
-    def width(self, x: ArrayLike) -> NDArray:
+    def width(self, x: ArrayLike, at: At = ()) -> NDArray:
         r"""Return :math:`\sqrt{x^\top A^{-1} x}` of rows (..., d); shape (...)."""
-        squared = np.vecdot(np.vecmat(x, self._A_inv), x)
+        squared = np.vecdot(np.vecmat(x, self._A_inv[at]), x)
         return np.sqrt(np.maximum(squared, 0))  # rounding may take it below
 
-    def predict_rows(self, x: ArrayLike) -> tuple[NDArray, NDArray]:
+    def predict_rows(self, x: ArrayLike, at: At = ()) -> tuple[NDArray, NDArray]:
         """Return predictions and widths, shapes (..., n), of n rows for each posterior, (..., n, d)."""
         x = np.asarray(x)
-        squared = np.vecdot(x @ self._A_inv, x)
-        return np.matvec(x, self._mean), np.sqrt(np.maximum(squared, 0))
+        squared = np.vecdot(x @ self._A_inv[at], x)
+        return np.matvec(x, self._mean[at]), np.sqrt(np.maximum(squared, 0))
 
     def sample(self, normals: ArrayLike, scale: float = 1.0) -> NDArray:
         r"""Draw weights from :math:`\mathcal{N}(\hat\theta, s^2 A^{-1})`.
