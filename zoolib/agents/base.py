@@ -398,16 +398,18 @@ class Agent(Stateful):
         """Return one uniform number for each decision, shape (), (n,) or (W,)."""
         return self._uniforms.next(self._n_visitors(context))
 
-    def _normals(self, context: Context, n: int, size: int) -> NDArray[np.float64]:
+    def _normals(
+        self, context: Context | None, n: int, size: int
+    ) -> NDArray[np.float64]:
         """Return n times `size` standard normal numbers for each decision, shape (n, *lead, size)."""
         visitors = self._n_visitors(context)
         drawn = self._uniforms.normals((visitors or 1) * n * size)
         lead = drawn.shape[:-1] if visitors is None else (visitors,)
         return np.moveaxis(drawn.reshape(*lead, n, size), -2, 0)
 
-    def _n_visitors(self, context: Context) -> int | None:
+    def _n_visitors(self, context: Context | None) -> int | None:
         """Return how many visitors there are in this one world; None for a single one, or with worlds."""
-        many = context.features.ndim == 3 and not self._worlds
+        many = context is not None and context.features.ndim == 3 and not self._worlds
         return len(context.features) if many else None
 
     def _best(self, scores: NDArray, uniform: NDArray) -> int | NDArray[np.int64]:
