@@ -132,7 +132,8 @@ def _noting(outcome: Replay) -> Iterator[None]:
         return sweep(*args, **options)
 
     def played(path: Any, agents: dict, *args: Any, **options: Any) -> zoolib.History:
-        options.pop("by", None)
+        for only_of_records in ("by", "begin", "may_differ"):
+            options.pop(only_of_records, None)
         agents = {**options.pop("live", {}), **agents}
         return zoolib.run_experiment(agents, *args, **options)
 

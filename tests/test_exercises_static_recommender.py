@@ -44,15 +44,19 @@ def smoothed(world, rows):
 
 @pytest.fixture(scope="module")
 def twenty():
+    return models_of(20)
+
+
+def models_of(n):
     """What a trained model of each world would be; those between the first and the last are the first's."""
-    splits = [_split(0)] * 19 + [_split(19)]
+    splits = [_split(0)] * (n - 1) + [_split(n - 1)]
     worlds, train, validation = zip(*splits, strict=True)
-    ends = [smoothed(*_split(seed)[:2]) for seed in (0, 19)]
+    ends = [smoothed(*_split(seed)[:2]) for seed in (0, n - 1)]
     return {
         "worlds": worlds,
         "train_logs": train,
         "validation_logs": validation,
-        "predictions": np.array([ends[0]] * 19 + [ends[1]]),
+        "predictions": np.array([ends[0]] * (n - 1) + [ends[1]]),
     }
 
 
@@ -183,19 +187,20 @@ def standing_in(predictions):
     return SimpleNamespace(predict_all=lambda: predictions)
 
 
-def test_usual_start(twenty):
-    better, worlds = twenty["predictions"], twenty["worlds"]
+def test_usual_start():
+    ten = models_of(10)
+    better, worlds = ten["predictions"], ten["worlds"]
     says = 0.7 * better + 0.3 * better.mean()
     oracle = np.array(list(map(zoolib.oracle_value, worlds)))
     value = np.array(list(map(zoolib.policy_value, worlds, says.argmax(axis=-1))))
-    loss, share = losses(twenty, "validation_logs", says), value / oracle
-    seen, models = losses(twenty, "train_logs", says), standing_in(says)
+    loss, share = losses(ten, "validation_logs", says), value / oracle
+    seen, models = losses(ten, "train_logs", says), standing_in(says)
     # A model that learnt far less, one that learnt as much as the chapter's, and one that knows the answers.
     less = 0.4 * better + 0.6 * better.mean()
-    pairs = zip(worlds, twenty["validation_logs"], strict=True)
+    pairs = zip(worlds, ten["validation_logs"], strict=True)
     knows = np.array([smoothed(world, rows) for world, rows in pairs])
     less_loss, better_loss, knows_loss = (
-        losses(twenty, "validation_logs", p) for p in (less, better, knows)
+        losses(ten, "validation_logs", p) for p in (less, better, knows)
     )
     for case in (
         (models, loss + 9e-5, share, "right."),
@@ -206,7 +211,7 @@ def test_usual_start(twenty):
         (models, loss, share + 2e-9, "Share in world 0"),
         (models, loss.mean(), share, "Loss: One number per world"),
         (models, loss, share.mean(), "Share: One number per world"),
-        (standing_in(says[0]), loss, share, "twenty models together"),
+        (standing_in(says[0]), loss, share, "ten models together"),
         (says, loss, share, "trained MLPRecommender"),
         (SimpleNamespace(predict_all=raises), loss, share, RAISED),
         (standing_in(less), less_loss, share, "look at embedding_scale"),
@@ -217,23 +222,23 @@ def test_usual_start(twenty):
 
 
 def logs_of(random_share, shock=True, n=100_000):
-    """Logs of a shop that follows the oracle of old: of worlds 0 and 19, and the first's in between."""
+    """Logs of a shop that follows the oracle of old: of worlds 0 and 9, and the first's in between."""
     ends = []
-    for seed in (0, 19):
+    for seed in (0, 9):
         world = ZooplusSimulator(seed=seed)
         shown = true_ctr_matrix(world).argmax(axis=1)
         if shock:
             world.apply_shock(SHOCK_2)
         ends.append(NAMES["visit"](world, seed, shown, random_share, n))
-    return [ends[0]] * 19 + [ends[1]]
+    return [ends[0]] * 9 + [ends[1]]
 
 
 @pytest.fixture(scope="module")
 def mixed():
     """A right answer: cost, logs, models, and the shares of users who are shown a dog toy."""
     cost = CHAPTER.define("ex-floor-exploration", NAMES)["mixing_cost"]
-    shown = np.random.default_rng(5).integers(50, size=(20, 1000))
-    toys = {persona: np.zeros(20) for persona in ZooplusSimulator(seed=0).personas}
+    shown = np.random.default_rng(5).integers(50, size=(10, 1000))
+    toys = {persona: np.zeros(10) for persona in ZooplusSimulator(seed=0).personas}
     for seed, row in enumerate(shown):
         world = ZooplusSimulator(seed=seed)
         is_toy = world.products["category"].to_numpy()[row] == "Dog Toy"
@@ -272,7 +277,7 @@ def test_floor_exploration_judges_the_logs(mixed):
         (logs_of(1 / 20, shock=False), "play after the second shock"),
         (logs_of(1 / 20, n=50_000), "100,000 visits per world"),
         (logs[:3], "One log for each"),
-        ([*logs[:19], logs[19][:100]], "world 19 has 100"),
+        ([*logs[:9], logs[9][:100]], "world 9 has 100"),
     ):
         assert_says("ex-floor-exploration", cost, its_logs, *rest, words)
 
@@ -280,7 +285,7 @@ def test_floor_exploration_judges_the_logs(mixed):
 def test_floor_exploration_judges_the_breakdown(mixed):
     *given, models, toys = mixed
     persona = "cat_connoisseur"
-    worlds = [ZooplusSimulator(seed=seed) for seed in range(20)]
+    worlds = [ZooplusSimulator(seed=seed) for seed in range(10)]
     theirs = [(world.user_personas == persona).mean() for world in worlds]
     right = toys[persona]
     for shares, words in (
@@ -288,8 +293,8 @@ def test_floor_exploration_judges_the_breakdown(mixed):
         (right + 2e-9, "count its users"),
         (100 * right, "not percentages"),
         (right * theirs, "not by all"),
-        (right.mean(), "shape (20,) is wanted"),
-        (np.full(20, right.mean()), "One number per world"),
+        (right.mean(), "shape (10,) is wanted"),
+        (np.full(10, right.mean()), "One number per world"),
     ):
         its_toys = toys | {persona: shares}
         assert_says("ex-floor-exploration", *given, models, its_toys, words)
@@ -297,6 +302,6 @@ def test_floor_exploration_judges_the_breakdown(mixed):
         (models, {persona: right}, "One entry for each persona"),
         (models, right, "in a dictionary"),
         (toys, toys, "retrained MLPRecommender"),
-        (standing_in(np.eye(50)), toys, "twenty models together"),
+        (standing_in(np.eye(50)), toys, "ten models together"),
     ):
         assert_says("ex-floor-exploration", *given, its_models, its_toys, words)

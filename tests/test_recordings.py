@@ -72,7 +72,7 @@ def test_what_was_recorded_is_what_was_played(made, n_features, path, nobody_pla
     live = run_experiment(*call, **made)
     first = recorded_experiment(path, *call, **made)
     nobody_plays()
-    again = recorded_experiment(path, *call, **made)
+    again = recorded_experiment(path, *call, begin=0, **made)
     for history in (first, again):
         assert history.agents == live.agents == ("linear", "random")
         assert (history.seeds, history.shocks) == (live.seeds, live.shocks)
@@ -88,7 +88,7 @@ def test_categories_bring_the_same_clicks_by_the_first_product_of_each(
     live = run_experiment(*call, churn=churn)
     recorded_experiment(path, *call, churn=churn, by="category")
     nobody_plays()
-    again = recorded_experiment(path, *call, churn=churn, by="category")
+    again = recorded_experiment(path, *call, churn=churn, by="category", begin=0)
     for name in ARRAYS:
         assert (getattr(again, name) == getattr(live, name)).all(), name
     for w, seed in enumerate(SEEDS):
@@ -109,7 +109,7 @@ def test_churn_strikes_again_as_it_was_recorded(path, nobody_plays):
     live = run_experiment(*call, churn=Churn(25, 0.2))
     recorded_experiment(path, *call, churn=Churn(25, 0.2))
     nobody_plays()
-    again = recorded_experiment(path, *call, churn=Churn(25, 0.2))
+    again = recorded_experiment(path, *call, churn=Churn(25, 0.2), begin=0)
     assert again.churn == live.churn
     for name in (*ARRAYS, "arm"):
         assert (getattr(again, name) == getattr(live, name)).all(), name
@@ -136,7 +136,7 @@ def test_the_world_answers_as_it_is_today(path, nobody_plays):
     record["changes"] = np.ones_like(record["changes"])  # all show product 0
     path.write_bytes(lzma.compress(to_bytes(record)))
     nobody_plays()
-    again = recorded_experiment(path, players(), SEEDS, N_STEPS)
+    again = recorded_experiment(path, players(), SEEDS, N_STEPS, begin=0)
     assert (again.arm == 0).all()
     assert (again.optimal_reward == other.optimal_reward).all()
     for w, seed in enumerate(SEEDS):
@@ -198,6 +198,44 @@ def test_a_damaged_record_is_refused(path):
         recorded_experiment(path, players(), SEEDS, 5)
 
 
+@pytest.mark.parametrize("by", ["arm", "category"])
+def test_agents_that_begin_otherwise_than_their_record_are_refused(
+    by, path, monkeypatch
+):
+    """A record knows agents by their settings; what a change of the code did shows at the beginning."""
+    call = (players(), SEEDS, N_STEPS, SHOCKS)
+    made = {"by": by, "churn": Churn(every=50)}
+    first = recorded_experiment(path, *call, **made)
+    select, shown = LinUCBAgent.select, []
+
+    def changed(agent, context):
+        arm = select(agent, context)
+        shown.append(1)
+        return (arm + 7) % 50 if len(shown) == 60 else arm
+
+    monkeypatch.setattr(LinUCBAgent, "select", changed)
+    words = (
+        r"'linear' shows something else in [\d.]+% of its first 70 visits .*delete it"
+    )
+    with pytest.raises(ValueError, match=words):
+        recorded_experiment(path, *call, **made, begin=70)
+    shown.clear()
+    again = recorded_experiment(path, *call, **made, begin=70, may_differ=0.2)
+    assert (again.arm == first.arm).all()
+    shown.clear()  # what differs later is not seen
+    assert recorded_experiment(path, *call, **made, begin=59).agents == first.agents
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [({"begin": -1}, "begin must be at least 0"), ({"may_differ": 2}, "may_differ")],
+)
+def test_a_beginning_is_checked(wrong, words, path):
+    with pytest.raises(ValueError, match=words):
+        recorded_experiment(path, players(), SEEDS, 5, **wrong)
+    assert not path.exists()
+
+
 def test_half_an_experiment_is_no_record(path, monkeypatch):
     class Interrupted(RandomAgent):
         def update(self, context, arm, reward):
@@ -255,6 +293,7 @@ def test_the_books_records_name_their_commit_and_a_chapter_reads_each(path):
     assert re.fullmatch(r"[0-9a-f]{12}", record["commit"])
     shape = len(record["agents"]), len(record["seeds"]), record["n_steps"]
     assert record["changes"].shape == shape
-    assert record["seeds"] == list(range(20))
-    pages = (page.read_text() for page in (ROOT / "chapters").glob("*.md"))
-    assert any("recorded_experiment(" in page and path.stem in page for page in pages)
+    assert record["seeds"] in ([*range(20)], [42] * 20)
+    pages = [page.read_text() for page in (ROOT / "chapters").glob("*.md")]
+    name = re.sub(r"(shops-of-)\d+", r"\1{n}", path.name.removesuffix(".xz"))
+    assert any("recorded_experiment(" in page and name in page for page in pages)

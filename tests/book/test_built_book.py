@@ -2,6 +2,7 @@
 
 import platform
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -97,11 +98,10 @@ def test_every_claim_of_the_chapters_is_on_the_page_of_claims():
     assert all(all(cell.text.strip() for cell in row.find_all("td")) for row in rows)
 
 
-def claimants(place):
-    """Return `claim` and the functions of the same page that call it."""
-    cells = [
-        cell.text for cell in place.find_parent("article").select("div.cell_input")
-    ]
+@cache
+def claimants(page):
+    """Return `claim` and the functions of a page that call it."""
+    cells = [cell.text for cell in soup(page).select("article div.cell_input")]
     defined = (
         re.findall(r"^def (\w+)", text, re.M) for text in cells if "claim(" in text
     )
@@ -112,10 +112,11 @@ def test_each_row_of_the_claims_leads_to_the_cell_that_checked_it():
     page = HTML / "chapters" / "claims.html"
     for row in soup(page).select("table.claims tbody tr"):
         target, _, anchor = row.find("a", class_="checked-in")["href"].partition("#")
-        place = places((page.parent / target).resolve())[anchor]
+        checked_in = (page.parent / target).resolve()
+        place = places(checked_in)[anchor]
         cell = place.find_parent("div", class_="cell")
         key = row["id"].removeprefix("claim-").replace("-", "_")
-        assert any(f"{name}(" in cell.text for name in claimants(place))
+        assert any(f"{name}(" in cell.text for name in claimants(checked_in))
         assert f"claim {key}: " not in cell.text
 
 

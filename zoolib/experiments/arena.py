@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,20 +81,16 @@ def run_experiment(
         _Player(name, agent, worlds[0].n_products, seeds)
         for name, agent in _named(agents).items()
     ]
-    arena = _Arena(worlds, seeds, players, make_features, n_steps)
+    names = [player.name for player in players]
+    arena = Arena(names, worlds, seeds, n_steps, shocks, churn, players, make_features)
     done = 0
-    with (
-        one_thread(),
-        progress_bar(progress, iterable=range(n_steps), unit="step") as steps,
-    ):
+    with one_thread(), progress_bar(progress, total=n_steps, unit="step") as bar:
         try:
-            for step in steps:
-                if step in shocks:
-                    arena.apply_shock(shocks[step])
-                if churn and step and step % churn.every == 0:
-                    arena.restock(churn.share, step)
-                arena.play(step)
-                done += 1  # a step counts once all have learnt from it
+            for stretch in arena.stretches():
+                for step in range(stretch.start, stretch.stop):
+                    arena.play(step)
+                    done += 1  # a step counts once all have learnt from it
+                    bar.update()
         except KeyboardInterrupt:
             if not done:
                 raise
@@ -102,39 +99,55 @@ def run_experiment(
             f"interrupted after {done:,} of {n_steps:,} steps: the history holds those",
             file=sys.stderr,
         )
-    return History(
-        agents=tuple(player.name for player in players),
-        seeds=tuple(seeds),
-        shocks={step: shock for step, shock in shocks.items() if step < done},
-        churn=churn,
-        personas=tuple(worlds[0].personas),
-        planned=n_steps,
-        **arena.recorded(done),
-    )
+    return arena.history(done)
 
 
-class _Arena:
-    """The worlds, who comes and with which luck, the players, and what has happened."""
+class Arena:
+    """The worlds and their events, who comes and with which luck, the players, and what has happened."""
 
     def __init__(
         self,
+        agents: Sequence[str],
         worlds: list[ZooplusSimulator],
         seeds: list[int],
-        players: list[_Player],
-        make_features: Callable[..., FeatureEngineer],
         n_steps: int,
+        shocks: dict[int, MarketShock],
+        churn: Churn | None,
+        players: Sequence[_Player] = (),
+        make_features: Callable[..., FeatureEngineer] = FeatureEngineer,
     ) -> None:
         self.worlds, self.players, self.make_features = worlds, players, make_features
-        self.index = np.arange(len(worlds))
+        self.agents, self.seeds, self.n_steps = agents, seeds, n_steps
+        self.shocks, self.churn = shocks, churn
+        # The indices of all worlds, and of all steps, to stand before others.
+        self.w, self.t = np.arange(len(worlds)), np.arange(n_steps)[:, None]
         n_users, n_categories = worlds[0].n_users, len(worlds[0].categories)
         users = [stream(s, "visitors").integers(n_users, size=n_steps) for s in seeds]
         uniforms = [stream(s, "clicks").random((n_steps, n_categories)) for s in seeds]
         # Shapes (n_steps, W) and (n_steps, W, n_categories): a step is one piece of memory.
         self.users, self.uniforms = np.stack(users, axis=1), np.stack(uniforms, axis=1)
-        shape = (len(players), len(worlds), n_steps)
+        personas = np.stack([world.persona_of_user for world in worlds])
+        self.persona = np.take_along_axis(personas, self.users.T, axis=1)
+        shape = (len(agents), n_steps, len(worlds))
         self.arm, self.reward = np.empty(shape, np.int32), np.empty(shape, np.int8)
         self.expected_reward, self.optimal_reward = np.empty(shape), np.empty(shape[1:])
         self._read_catalogue()
+
+    def stretches(self) -> Iterator[slice]:
+        """Yield the steps between two events, after the event."""
+        every = self.churn.every if self.churn else self.n_steps
+        starts = sorted({*range(0, self.n_steps, every), *self.shocks})
+        for start, stop in pairwise([*starts, self.n_steps]):
+            if start in self.shocks:
+                for world in self.worlds:
+                    world.apply_shock(self.shocks[start])
+                self._read_truth()
+            if start and start % every == 0:
+                arms = [world.restock(self.churn.share) for world in self.worlds]
+                self._read_catalogue()
+                for player in self.players:
+                    player.restock(np.stack(arms), start)
+            yield slice(start, stop)
 
     def _read_catalogue(self) -> None:
         self.category = np.stack([world.category_of_product for world in self.worlds])
@@ -145,24 +158,11 @@ class _Arena:
         self.truth = np.stack([true_ctr_matrix(world) for world in self.worlds])
         self.best = self.truth.max(axis=-1)
 
-    def apply_shock(self, shock: MarketShock) -> None:
-        """Change tastes."""
-        for world in self.worlds:
-            world.apply_shock(shock)
-        self._read_truth()
-
-    def restock(self, share: float, step: int) -> None:
-        """Replace products, and tell the players which arms are new."""
-        arms = np.stack([world.restock(share) for world in self.worlds])
-        self._read_catalogue()
-        for player in self.players:
-            player.restock(arms, step)
-
     def play(self, step: int) -> None:
         """Let visitors come, all players choose, and then all learn."""
         users = self.users[step]
         features = self.features.transform(users)
-        truth = self.truth[self.index, users]
+        truth = self.truth[self.w, users]
         # All players look at the same arrays, so none may write into them.
         for shared in (users, features, truth):
             shared.flags.writeable = False
@@ -175,29 +175,47 @@ class _Arena:
                 given = RevealedContext(users, features, truth)
             arms.append(player.choose(given, step))
         arms = np.stack(arms)
-        probability = truth[self.index, arms]
-        luck = self.uniforms[step, self.index, self.category[self.index, arms]]
-        rewards = (luck < probability).astype(np.int8)
-        self.arm[..., step] = arms
-        self.expected_reward[..., step] = probability
-        self.reward[..., step] = rewards
-        self.optimal_reward[..., step] = self.best[self.index, users]
+        rewards = self.judge(slice(step, step + 1), arms[:, None])[:, 0]
         for player, arm, reward in zip(self.players, arms, rewards, strict=True):
             player.learn(seen, arm, reward, step)
 
-    def recorded(self, n_steps: int) -> dict[str, NDArray]:
-        """Return the arrays of a history of the first steps."""
-        personas = np.stack([world.persona_of_user for world in self.worlds])
-        user, reward = self.users[:n_steps].T, self.reward[..., :n_steps]
-        optimal = np.broadcast_to(self.optimal_reward[:, :n_steps], reward.shape)
-        return {
-            "user": user.astype(np.int32),
-            "persona": np.take_along_axis(personas, user, axis=1).astype(np.int8),
-            "arm": self.arm[..., :n_steps],
-            "reward": reward,
-            "expected_reward": self.expected_reward[..., :n_steps],
-            "optimal_reward": optimal,
-        }
+    def judge(self, steps: slice, arms: NDArray[np.int64]) -> NDArray[np.int8]:
+        """Note what is shown in some steps, shape (agent, step, W), and return its rewards."""
+        users = self.users[steps]
+        expected = self.truth[self.w, users, arms]
+        luck = self.uniforms[self.t[steps], self.w, self.category[self.w, arms]]
+        rewards = (luck < expected).astype(np.int8)
+        self.arm[:, steps], self.reward[:, steps] = arms, rewards
+        self.expected_reward[:, steps] = expected
+        self.optimal_reward[steps] = self.best[self.w, users]
+        return rewards
+
+    def history(self, n_steps: int) -> History:
+        """Return what has happened in the first steps."""
+        # One layout for all: sums of equal numbers are then equal to the last bit.
+        arm, reward, expected, optimal = (
+            np.ascontiguousarray(noted[..., :n_steps, :].swapaxes(-1, -2))
+            for noted in (
+                self.arm,
+                self.reward,
+                self.expected_reward,
+                self.optimal_reward,
+            )
+        )
+        return History(
+            agents=tuple(self.agents),
+            seeds=tuple(self.seeds),
+            shocks={t: shock for t, shock in self.shocks.items() if t < n_steps},
+            churn=self.churn,
+            personas=tuple(self.worlds[0].personas),
+            planned=self.n_steps,
+            user=self.users[:n_steps].T.astype(np.int32),
+            persona=self.persona[:, :n_steps].astype(np.int8),
+            arm=arm,
+            reward=reward,
+            expected_reward=expected,
+            optimal_reward=np.broadcast_to(optimal, arm.shape),
+        )
 
 
 class _Copies:

@@ -9,17 +9,18 @@ import lzma
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zoolib._support.checks import as_one_of
+from zoolib._support.checks import as_one_of, as_probability, as_size
 from zoolib._support.files import write_whole
 from zoolib._support.state import from_bytes, to_bytes
-from zoolib.agents import Agent, Context
-from zoolib.experiments.arena import run_experiment
+from zoolib.agents import Agent
+from zoolib.experiments.arena import Arena, run_experiment
 from zoolib.experiments.history import History
 from zoolib.world.features import FeatureEngineer
 from zoolib.world.simulator import Churn, MarketShock, ZooplusSimulator
@@ -34,14 +35,17 @@ def recorded_experiment(
     *,
     churn: Churn | None = None,
     by: str = "arm",
+    begin: int = 500,
+    may_differ: float = 0.0,
+    repeats: bool = False,
     live: Mapping[str, Agent] | None = None,
     make_world: Callable[..., ZooplusSimulator] = ZooplusSimulator,
     make_features: Callable[..., FeatureEngineer] = FeatureEngineer,
 ) -> History:
     """Play an experiment again as it was recorded; where there is no record, let the agents make it.
 
-    A record knows agents by their settings. After a change of what one does, delete the file: the next
-    call makes it anew. See "Recorded runs" in the back matter.
+    A record knows agents by their settings, and may outlive the code that made it. So the agents begin
+    again at each call, and a record of something else is refused. See "Recorded runs" in the back matter.
 
     Parameters
     ----------
@@ -49,13 +53,18 @@ def recorded_experiment(
         The record. It also says of which commit it is.
     agents : mapping of str to Agent
         Each for ``len(seeds)`` worlds.
-    seeds, n_steps, shocks, churn, make_world, make_features
+    seeds, n_steps, shocks, churn, repeats, make_world, make_features
         As for `run_experiment`.
     by : {"arm", "category"}
         What is recorded of a choice. Categories make a smaller file and the same clicks if, as in the
         pet shop, products of one category are alike; the history then names the first of each.
+    begin : int, default 500
+        Visits that the agents play again.
+    may_differ : float, default 0.0
+        Largest share of these in which an agent may show something else. A network's rounding depends on
+        the machine, and one choice that it tips changes those that follow.
     live : mapping of str to Agent, optional
-        Agents of which there is no record: they play along, and come first in the history.
+        Agents of which there is no record: they play the whole, and come first in the history.
 
     Returns
     -------
@@ -64,42 +73,56 @@ def recorded_experiment(
     Raises
     ------
     ValueError
-        Also if the record is damaged, or one of another experiment.
+        Also if the record is damaged, or one of another experiment, or of agents that begin otherwise.
     """
     as_one_of("by", by, ("arm", "category"))
-    path = Path(path)
+    begin = min(as_size("begin", begin, least=0), as_size("n_steps", n_steps))
+    may_differ = as_probability("may_differ", may_differ)
+    path, shocks = Path(path), dict(shocks or {})
     made = {"make_world": make_world, "make_features": make_features}
     for name, make in made.items():
         if not hasattr(make, "__qualname__"):
             raise TypeError(f"{name} must be a function or class: got {make!r}")
-    play = partial(
-        run_experiment, seeds=seeds, n_steps=n_steps, shocks=shocks, churn=churn, **made
-    )
     experiment = {
         "agents": {name: repr(agent) for name, agent in agents.items()},
         "seeds": list(seeds),
         "n_steps": n_steps,
-        "shocks": {str(step): repr(shock) for step, shock in (shocks or {}).items()},
+        "shocks": {str(step): repr(shock) for step, shock in shocks.items()},
         "churn": churn and repr(churn),
         "made": [make.__qualname__ for make in made.values()],
         "by": by,
     }
-    worlds = [make_world(seed=seed) for seed in seeds]
-    personas = np.stack([world.persona_of_user for world in worlds])
-    catalogues = _catalogues(worlds, n_steps, churn, by)
+    play = partial(run_experiment, seeds=seeds, churn=churn, repeats=repeats, **made)
+
+    def arena(n_steps: int = n_steps) -> Arena:
+        worlds = [make_world(seed=seed) for seed in seeds]
+        events = {step: shock for step, shock in shocks.items() if step < n_steps}
+        return Arena(list(agents), worlds, list(seeds), n_steps, events, churn)
+
     if not path.exists():
-        history = play(agents)
+        history = play(agents, n_steps=n_steps, shocks=shocks)
         if history.n_steps < n_steps:
             raise KeyboardInterrupt("half an experiment is no record")
-        shown = np.empty_like(history.arm)
-        for start, codes in catalogues.items():  # each from its step on
-            shown[..., start:] = _each(codes, history.arm[..., start:])
-        changes = _changes(shown, history.persona)
+        changes = _changes(_codes(arena(), history.arm, by), history.persona)
         blob = to_bytes({"commit": _commit(), **experiment, "changes": changes})
         write_whole(path, lambda file: file.write(lzma.compress(blob)))
-    changes = _read(path, experiment)
-    recorded = (_Again(one, personas, catalogues) for one in changes)
-    return play({**(live or {}), **dict(zip(agents, recorded, strict=True))})
+    again = arena()
+    codes = _unchanged(_read(path, experiment), again.persona)
+    if begin:
+        first = arena(begin)
+        begun = play(agents, n_steps=begin, shocks=first.shocks, progress=False)
+        shown = _codes(first, begun.arm, by)
+        differs = (shown != codes[..., :begin]).mean(axis=(1, 2))
+        if (worst := differs.max()) > may_differ:
+            name = list(agents)[differs.argmax()]
+            raise ValueError(
+                f"path must name a record of what these agents do: {name!r} shows something else in "
+                f"{worst:.1%} of its first {begin} visits than {str(path)!r} says; delete it to make it anew"
+            )
+    history = _play_again(again, codes, by)
+    if live:
+        history = _beside(play(live, n_steps=n_steps, shocks=shocks), history)
+    return history
 
 
 def _read(path: Path, experiment: dict[str, object]) -> NDArray:
@@ -120,64 +143,56 @@ def _read(path: Path, experiment: dict[str, object]) -> NDArray:
     return changes
 
 
-def _catalogues(
-    worlds: list[ZooplusSimulator], n_steps: int, churn: Churn | None, by: str
-) -> dict[int, NDArray]:
-    """Return what is recorded of each product, shape (W, n_products), by the step from which it holds."""
-    found = {}
-    for start in range(0, n_steps, churn.every if churn else n_steps):
-        for world in worlds if start else ():
-            world.restock(churn.share)
-        categories = np.stack([world.category_of_product for world in worlds])
-        arms = np.broadcast_to(np.arange(categories.shape[1]), categories.shape)
-        found[start] = arms if by == "arm" else categories
-    return found
+def _codes(arena: Arena, arm: NDArray, by: str) -> NDArray:
+    """Return what is recorded of arms (agent, W, step): the arms, or the categories that they then had."""
+    codes = arm.copy()
+    if by == "category":
+        for steps in arena.stretches():
+            shown = arm[..., steps]
+            codes[..., steps] = np.take_along_axis(arena.category[None], shown, -1)
+    return codes
 
 
-def _each(values: NDArray, index: NDArray) -> NDArray:
-    """Look up (agent, W, step) indices in (W, n) values, world by world."""
-    return np.take_along_axis(values[None], index, axis=-1)
+def _play_again(arena: Arena, codes: NDArray, by: str) -> History:
+    """Show what was shown, (agent, W, step); of a category, the first product."""
+    for steps in arena.stretches():
+        arm = codes[..., steps]
+        if by == "category":
+            known = np.arange(1 + arena.category.max())
+            first = (arena.category[..., None] == known).argmax(axis=1)
+            arm = np.take_along_axis(first[None], arm, -1)
+        arena.judge(steps, arm.swapaxes(1, 2))
+    return arena.history(arena.n_steps)
 
 
-def _changes(shown: NDArray, persona: NDArray) -> NDArray:
+def _changes(codes: NDArray, persona: NDArray) -> NDArray:
     """Return what was shown plus one, or zero where the persona was shown the same before: zeros pack well."""
     order = np.argsort(persona, axis=-1, kind="stable")
-    came, shown = np.take_along_axis(persona, order, -1), _each_in(shown, order)
-    changes = (shown + 1).astype(np.min_scalar_type(shown.max() + 1))
+    came = np.take_along_axis(persona, order, -1)
+    codes = np.take_along_axis(codes, order[None], -1)
+    changes = (codes + 1).astype(np.min_scalar_type(codes.max() + 1))
     as_before = came[:, 1:] == came[:, :-1]
-    changes[..., 1:][as_before & (shown[..., 1:] == shown[..., :-1])] = 0
-    return _each_in(changes, np.argsort(order, axis=-1))
+    changes[..., 1:][as_before & (codes[..., 1:] == codes[..., :-1])] = 0
+    return np.take_along_axis(changes, np.argsort(order, axis=-1)[None], -1)
 
 
-def _each_in(shown: NDArray, order: NDArray) -> NDArray:
-    """Put the steps of all agents into an order, shape (W, step)."""
-    return np.take_along_axis(shown, order[None], axis=-1)
+def _unchanged(changes: NDArray, persona: NDArray) -> NDArray:
+    """Return what was shown, (agent, W, step): undo `_changes`."""
+    order = np.argsort(persona, axis=-1, kind="stable")
+    changes = np.take_along_axis(changes, order[None], -1)
+    last = np.where(changes, np.arange(changes.shape[-1]), 0)
+    codes = np.take_along_axis(changes, np.maximum.accumulate(last, axis=-1), -1)
+    codes = codes.astype(np.int64) - 1
+    return np.take_along_axis(codes, np.argsort(order, axis=-1)[None], -1)
 
 
-class _Again:
-    """Show what was shown, and learn nothing."""
-
-    def __init__(
-        self, changes: NDArray, personas: NDArray, catalogues: dict[int, NDArray]
-    ) -> None:
-        self.n_worlds = len(changes)
-        self._changes, self._personas, self._step = changes.T, personas, 0
-        self._catalogues, self._worlds = catalogues, np.arange(self.n_worlds)
-        self._last = np.zeros((self.n_worlds, personas.max() + 1), int)
-
-    def select(self, context: Context) -> NDArray:
-        """Return the first product that is recorded as what was shown."""
-        if self._step in self._catalogues:
-            catalogue = self._catalogues[self._step]
-            codes = np.arange(catalogue.max() + 1)
-            self._firsts = (catalogue[..., None] == codes).argmax(axis=1)
-        place = self._worlds, self._personas[self._worlds, context.user_id]
-        change = self._changes[self._step]
-        self._last[place] = np.where(change, change - 1, self._last[place])
-        return self._firsts[self._worlds, self._last[place]]
-
-    def update(self, context: Context, arm: NDArray, reward: NDArray) -> None:
-        self._step += 1
+def _beside(one: History, other: History) -> History:
+    """Return one history of both, which are of the same visits."""
+    both = {
+        name: np.concatenate((getattr(one, name), getattr(other, name)))
+        for name in ("arm", "reward", "expected_reward", "optimal_reward")
+    }
+    return replace(one, agents=one.agents + other.agents, **both)
 
 
 def _commit() -> str:
