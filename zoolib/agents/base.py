@@ -363,8 +363,9 @@ class Agent(Stateful):
 
     def _warn_if_alike(self, features: NDArray) -> None:
         """Warn, once, that one model for all arms cannot tell equal rows apart."""
-        rows = features.reshape(-1, *features.shape[-2:])[0]
-        if not self._warned and len(rows) > 1 and (rows == rows[0]).all():
+        first = features.reshape(-1, *features.shape[-2:])[:1]
+        several = first.shape[0] > 0 and first.shape[1] > 1
+        if not self._warned and several and (first == first[:, :1]).all():
             self._warned = True
             warnings.warn(
                 f"all arms have equal features, and {type(self).__name__} has one model for them, which "

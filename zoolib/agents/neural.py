@@ -201,7 +201,7 @@ class NeuralAgent(Agent):
         raise NotImplementedError
 
     def of_arms(self, outputs: NDArray, at: tuple = ()) -> NDArray:
-        """Take each arm's prediction from the outputs (..., n, 1) or (..., n, K) for its row, or one row for all."""
+        """Take each arm's prediction from outputs (..., n, 1), or (..., n, K) of its row or the only one."""
         if self.shared:
             return outputs[..., 0]
         outputs = outputs[(..., *at)]
@@ -332,7 +332,7 @@ def finite(name: str, numbers: NDArray) -> NDArray:
 
 
 def of_arm(outputs: Tensor, arm: Tensor | None) -> Tensor:
-    """Take the outputs (..., n, 1), or of K outputs (..., n, K) those of the arms (..., n, 1); shape (..., n)."""
+    """Take outputs (..., n, 1), or of (..., n, K) those of the arms (..., n, 1); returns shape (..., n)."""
     if arm is None:
         return outputs[..., 0]
     arm = arm.long().expand(*outputs.shape[:-1], 1)
