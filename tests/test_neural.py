@@ -173,7 +173,12 @@ def test_a_training_that_fails_leaves_everything_as_it_was(
     ("place", "value", "error", "word"),
     [
         (0, Context(0, np.ones((K, D + 1))), ValueError, r"context\.features"),
-        (0, Context([0, 1], np.ones((2, K, D))), ValueError, "arm must have shape"),
+        (
+            0,
+            Context([0, 1], np.arange(2.0 * K * D).reshape(2, K, D)),
+            ValueError,
+            "arm must have shape",
+        ),
         (1, K, ValueError, "arm"),
         (1, 1.0, TypeError, "arm"),
         (2, NAN, ValueError, "reward"),

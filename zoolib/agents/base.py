@@ -301,8 +301,6 @@ class Agent(Stateful):
     def _played(self, context: Context, arm: NDArray[np.int64]) -> NDArray:
         """Return the rows of the arms played, by their places among all, shape (*lead, d)."""
         features = context.features
-        if features.shape[-2] == 1:
-            return features[..., 0, :]
         if context.arms is not None:
             (offered,) = self._offered(context)
             match = arm[..., None] == offered
@@ -311,6 +309,8 @@ class Agent(Stateful):
                     f"arm must be one of those on offer: got {self.arms.of(arm)!r}"
                 )
             arm = match.argmax(axis=-1)
+        if features.shape[-2] == 1:
+            return features[..., 0, :]
         return np.take_along_axis(features, arm[..., None, None], axis=-2)[..., 0, :]
 
     def _like(self, user_id: Hashable | NDArray, row: NDArray) -> Context:

@@ -185,6 +185,8 @@ class NeuralAgent(Agent):
         """Score the arms on offer; several visitors one by one, along an axis of the result."""
         rows, at = self._rows(context), self._offered(context)
         if self._n_visitors(context) is not None:
+            if self.shared:
+                self._warn_if_alike(rows)
             each = [finite("scores", score(of_one, at=at)) for of_one in rows]
             return np.stack(each, axis)
         if not self.shared:

@@ -247,7 +247,8 @@ class NeuralLinearAgent(NeuralAgent):
             mine = arm[..., 0] == place
             age = mine[..., ::-1].cumsum(axis=-1)[..., ::-1] - 1.0
             weight = np.where(mine, self.discount**age, 0)
-            self.posterior.rebuild(z, reward, weight, (..., place))
+            at = (*(slice(None) for _ in self._worlds), place)
+            self.posterior.rebuild(z, reward, weight, at)
 
     def predict(self, x: Tensor, arm: Tensor | None = None) -> Tensor:
         """Predict the rewards of rows (..., n, d) for training; returns shape (..., n)."""

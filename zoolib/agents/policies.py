@@ -72,7 +72,7 @@ def best_of_normals(
     With distribution functions :math:`\Phi_a`, number a is the largest with probability
     :math:`\int \prod_{b \ne a} \Phi_b(t)\, d\Phi_a(t)`. The integral is taken by the trapezoidal rule. Its
     nodes lie where the numbers are and the largest can be, as many for each number, so that narrow ones
-    are seen beside wide ones. Errors of up to 1e-6 were found for two numbers and 5e-4 for 50 to 200, whose
+    are seen beside wide ones. Errors of up to 1e-5 were found for two numbers and 5e-4 for 50 to 200, whose
     deviations differed up to 150-fold.
 
     Parameters
