@@ -190,7 +190,7 @@ def test_a_refused_reward_changes_nothing(kind, place, value, error, word):
     played[place] = value
     agent = trained(agent_for(kind), 14)
     assert_refused(agent, played, error, word)
-    if place == 0:
+    if place == 0 and "features" in word:
         with pytest.raises(ValueError, match=word):
             agent.propensities(value)
 

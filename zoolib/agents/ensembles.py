@@ -86,20 +86,20 @@ class EnsembleAgent(NeuralAgent):
         super().reseed(seed)
         self._counters = [stream(one, "replay").spawn(1)[0] for one in self._seeds]
 
-    def members(self, x: NDArray, at: tuple = ()) -> NDArray:
-        """Predict rows (n, d) or (W, n, d) by every member; returns shape (M, n) or (W, M, n)."""
+    def members(self, x: NDArray, *at: NDArray) -> NDArray:
+        """Predict rows (n, d) or (W, n, d), of the arms at some places, by every member; shape (..., M, n)."""
         return self.of_arms(self.network.evaluate(x[..., None, :, :]), at)
 
     def score_rows(self, x: NDArray, at: tuple = ()) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
         if self.policy == "ucb":
-            return optimistic(self.members(x, at), self.alpha)
+            return optimistic(self.members(x, *at), self.alpha)
         drawn = (self._uniforms.next() * self.n_members).astype(int)
         return self.of_arms(self.network.evaluate(x, at=(*self._worlds, drawn)), at)
 
     def draw_rows(self, x: NDArray, n_draws: int, at: tuple = ()) -> NDArray:
         """Return the predictions of all members, of which each visit asks one: shape (M, n) or (M, W, n)."""
-        return np.moveaxis(self.members(x, at), -2, 0)
+        return np.moveaxis(self.members(x, *at), -2, 0)
 
     def remember(
         self, x: NDArray, reward: ArrayLike, arm: ArrayLike
@@ -112,7 +112,7 @@ class EnsembleAgent(NeuralAgent):
     def losses(self, x: Tensor, reward: Tensor, beside: Tensor) -> Tensor:
         """Return each member's squared error of a batch, by its own counts, shape (M,) or (W, M)."""
         counts, arm = beside[..., : self.n_members], beside[..., self.n_members :]
-        predicted = self.predict(x, None if self.shared else arm)
+        predicted = self.predict(x) if self.shared else self.predict(x, arm)
         return (counts.mT * (predicted - reward[..., None, :]).square()).mean(dim=-1)
 
     def predict(self, x: Tensor, arm: Tensor | None = None) -> Tensor:

@@ -246,7 +246,8 @@ class NeuralAgent(Agent):
 
     def losses(self, x: Tensor, reward: Tensor, arm: Tensor | None = None) -> Tensor:
         """Return the mean squared error of a batch, shape () or (W,); arms (..., n, 1) where they count."""
-        return (self.predict(x, arm) - reward).square().mean(dim=-1)
+        predicted = self.predict(x) if arm is None else self.predict(x, arm)
+        return (predicted - reward).square().mean(dim=-1)
 
     def predict(self, x: Tensor, arm: Tensor | None = None) -> Tensor:
         """Predict the rewards of rows (..., n, d) for training; returns shape (..., n)."""
