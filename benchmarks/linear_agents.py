@@ -121,9 +121,14 @@ def batches(n_arms: int, d: int, n: int, shared: bool) -> Row:
     rewards = np.array([reward for _, reward in seen])
 
     def decides_at_once(one: Player) -> Callable[[], float]:
-        return for_a_while(
-            lambda: one.update_many(features, one.select_many(features), rewards), n
-        )
+        def step() -> None:
+            if isinstance(one, LinUCBAgent):
+                visitors = Context(None, features)
+                one.update(visitors, one.select(visitors), rewards)
+            else:
+                one.update_many(features, one.select_many(features), rewards)
+
+        return for_a_while(step, n)
 
     agents = [LinUCBAgent(n_arms, d, ALPHA, shared=shared) for _ in range(2)]
     contestants: dict[str, Contestant | Absent] = {

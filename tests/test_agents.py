@@ -288,6 +288,7 @@ def test_every_arm_finds_its_own_features_among_the_rows(data):
     n_arms, d = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 3))
     shape = (n_arms, d) if n_worlds is None else (n_worlds, n_arms, d)
     agent = Agent(n_arms, n_worlds)
+    agent._warned = True  # of equal rows, which come here
     for visit in range(data.draw(st.integers(1, 5))):
         rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
         # From all alike to all different, and now and then as many as before.
@@ -578,18 +579,18 @@ def test_a_world_of_a_context_is_a_context():
 @pytest.mark.parametrize(
     ("user_id", "features", "error", "words"),
     [
-        (0.0, np.ones((3, 2)), TypeError, ["user_id", "float64"]),
-        (True, np.ones((3, 2)), TypeError, ["user_id", "bool"]),
-        ("0", np.ones((3, 2)), TypeError, ["user_id", "<U1"]),
-        (None, np.ones((3, 2)), TypeError, ["user_id", "object"]),
+        ({}, np.ones((3, 2)), TypeError, ["user_id", "hashable", "{}"]),
+        (([0],), np.ones((3, 2)), TypeError, ["user_id", "hashable"]),
         (0, [["a", "b"]], TypeError, ["features", "<U1"]),
         (0, [[None, 1.0]], TypeError, ["features", "object"]),
         (0, np.ones((3, 2), complex), TypeError, ["features", "complex"]),
-        (0, np.ones(3), ValueError, ["features", "(3,)"]),
+        (0, 1.0, ValueError, ["features", "()"]),
+        (None, np.ones((1, 2, 3, 4)), ValueError, ["features", "(1, 2, 3, 4)"]),
         (0, np.ones((2, 3, 2)), ValueError, ["features", "(2, 3, 2)", "()"]),
-        ([0, 1], np.ones((3, 2)), ValueError, ["features", "(3, 2)", "(2,)"]),
+        ([0, 1], np.ones((3, 1, 2)), ValueError, ["features", "(3, 1, 2)", "(2,)"]),
+        ([0, 1], np.ones(2), ValueError, ["features", "(2,)"]),
         ([0, 1], np.ones((3, 4, 2)), ValueError, ["features", "(3, 4, 2)", "(2,)"]),
-        ([[0]], np.ones((1, 1, 4, 2)), ValueError, ["features", "(1, 1, 4, 2)"]),
+        (np.zeros((1, 1)), np.ones((1, 1, 4, 2)), ValueError, ["user_id", "(1, 1)"]),
         (0, [[0.0, NAN]], ValueError, ["features", "finite"]),
         (0, [[0.0, -INF]], ValueError, ["features", "finite"]),
     ],
@@ -641,7 +642,7 @@ def assert_refused(agent, arguments, error, word):
         (
             {"context": Context([0], np.ones((1, 3, 2)))},
             ValueError,
-            r"context\.features.*\(1, 3, 2\)",
+            r"arm must have shape \(1,\)",
         ),
     ],
 )
@@ -708,9 +709,7 @@ def test_a_refused_reward_of_one_world_changes_nothing_in_any(
 @pytest.mark.parametrize("name", AGENTS)
 def test_no_agent_chooses_among_arms_it_does_not_have(name):
     agent = AGENTS[name](0, None)
-    with pytest.raises(
-        ValueError, match=r"context\.features.*\(10, ('d'|9)\).*\(9, 9\)"
-    ):
+    with pytest.raises(ValueError, match=r"context\.features.*\(10, (d|9)\).*\(9, 9\)"):
         agent.select(RevealedContext(0, np.zeros((9, 9)), np.zeros(9)))
 
 
@@ -1036,7 +1035,7 @@ def test_no_world_may_be_left_without_an_arm():
 def test_propensities_need_the_context_of_the_agent():
     with pytest.raises(ValueError, match="n_draws must be at least 1: got 0"):
         RandomAgent(3).propensities(bare(3), n_draws=0)
-    with pytest.raises(ValueError, match=r"context\.features.*\(4, 'd'\).*\(3, 1\)"):
+    with pytest.raises(ValueError, match=r"context\.features.*\(4, d\).*\(3, 1\)"):
         RandomAgent(4).propensities(bare(3))
 
 
@@ -1284,7 +1283,12 @@ def test_propensities_of_draws_are_those_of_one_draw_after_the_other(shared, n_w
     context, allowed = Context(np.zeros(lead, int), features), np.arange(5) != 2
     allowed = np.broadcast_to(allowed, (*lead, 5))
     found = at_once.propensities(context, allowed)
-    drawn = np.array([in_turn.scores(context) for _ in range(100)])
+    n = 100 if shared else 4_000
+    drawn = np.array([in_turn.scores(context) for _ in range(n)])
     expected = greedy(np.where(allowed, drawn, -INF)).mean(axis=0)
-    assert np.allclose(found, expected, rtol=0, atol=1e-12)
-    assert (at_once.scores(context) == in_turn.scores(context)).all()
+    if shared:
+        assert np.allclose(found, expected, rtol=0, atol=1e-12)
+        assert (at_once.scores(context) == in_turn.scores(context)).all()
+    else:  # by quadrature, without a draw
+        error = np.sqrt(found * (1 - found) / n)
+        assert (abs(found - expected) <= 4 * error + 1e-4).all()

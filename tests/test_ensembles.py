@@ -345,7 +345,7 @@ def test_counts_stay_with_their_rows(n_worlds):
     expected = []
     source = [stream(5, "replay").spawn(1)[0] for _ in range(n_worlds or 1)]
     for number, row in enumerate(rows):
-        agent.remember(row, np.full(worlds, number))
+        agent.remember(row, np.full(worlds, number), 0)
         drawn = np.array([g.poisson(1.0, M) for g in source])
         expected.append(drawn if worlds else drawn[0])
     held, rewards, counts = agent.memory.newest(400)
@@ -362,7 +362,7 @@ def test_counts_stay_with_their_rows(n_worlds):
 def test_counts_are_poisson_of_mean_one_and_independent():
     agent = EnsembleAgent(2, 1, n_members=2, seed=1)
     for number in range(4000):
-        agent.remember(np.array([number]), 0)
+        agent.remember(np.array([number]), 0, 0)
     counts = agent.memory.newest(4000)[2]
     frequency = [(counts == n).mean() for n in range(4)]
     assert np.allclose(frequency, np.exp(-1) / [1, 1, 2, 6], rtol=0, atol=0.02)

@@ -121,6 +121,10 @@ def test_propensities_estimate_the_normal_probability_that_an_arm_wins(shared):
         variance += second @ np.linalg.solve(A[1], second)
     chance = stats.norm.cdf(mean / (ALPHA * np.sqrt(variance)))
     assert 0.02 < chance < 0.98
+    if not shared:
+        exactly = agent.propensities(context)
+        assert np.allclose(exactly, [chance, 1 - chance], rtol=0, atol=1e-6)
+        return
     estimates = np.array([agent.propensities(context) for _ in range(40)])
     assert np.allclose(estimates.sum(axis=1), 1)
     assert np.allclose(estimates * 100, (estimates * 100).round())
@@ -477,28 +481,28 @@ def test_a_new_arm_with_a_firm_belief_is_shown_for_it():
 @pytest.mark.parametrize(
     ("shared", "arguments", "error", "words"),
     [
-        (False, {"n": 0}, ValueError, ["n must be at least 1"]),
-        (False, {"n": 1.0}, TypeError, ["n must be a whole"]),
-        (False, {"n": 2, "mean": [1.0]}, ValueError, ["mean", "(1,)"]),
-        (False, {"n": 2, "mean": 1.0}, ValueError, ["mean", "()"]),
+        (False, {"arms": 0}, ValueError, ["arms must be at least 1"]),
+        (False, {"arms": 1.0}, TypeError, ["arms must be a whole"]),
+        (False, {"arms": 2, "mean": [1.0]}, ValueError, ["mean", "(1,)"]),
+        (False, {"arms": 2, "mean": 1.0}, ValueError, ["mean", "()"]),
         (
             False,
-            {"n": 2, "mean": np.ones((3, D))},
+            {"arms": 2, "mean": np.ones((3, D))},
             ValueError,
             ["mean", "(3, 3)"],
         ),
-        (False, {"n": 2, "mean": [NAN] * D}, ValueError, ["mean"]),
-        (False, {"n": 2, "ridge": 0}, ValueError, ["ridge"]),
-        (False, {"n": 2, "ridge": "1"}, TypeError, ["ridge"]),
+        (False, {"arms": 2, "mean": [NAN] * D}, ValueError, ["mean"]),
+        (False, {"arms": 2, "ridge": 0}, ValueError, ["ridge"]),
+        (False, {"arms": 2, "ridge": "1"}, TypeError, ["ridge"]),
         (
             False,
-            {"n": 2, "mean": [1.0] * D, "ridge": INF},
+            {"arms": 2, "mean": [1.0] * D, "ridge": INF},
             ValueError,
             ["ridge"],
         ),
-        (True, {"n": 0}, ValueError, ["n must be at least 1"]),
-        (True, {"n": 1, "mean": [1.0] * D}, ValueError, ["shared"]),
-        (True, {"n": 1, "ridge": 1.0}, ValueError, ["shared"]),
+        (True, {"arms": 0}, ValueError, ["arms must be at least 1"]),
+        (True, {"arms": 1, "mean": [1.0] * D}, ValueError, ["shared"]),
+        (True, {"arms": 1, "ridge": 1.0}, ValueError, ["shared"]),
     ],
 )
 @pytest.mark.parametrize("n_worlds", [None, 2])

@@ -173,7 +173,12 @@ def test_a_training_that_fails_leaves_everything_as_it_was(
     ("place", "value", "error", "word"),
     [
         (0, Context(0, np.ones((K, D + 1))), ValueError, r"context\.features"),
-        (0, Context([0], np.ones((1, K, D))), ValueError, r"context\.features"),
+        (
+            0,
+            Context([0, 1], np.arange(2.0 * K * D).reshape(2, K, D)),
+            ValueError,
+            "arm must have shape",
+        ),
         (1, K, ValueError, "arm"),
         (1, 1.0, TypeError, "arm"),
         (2, NAN, ValueError, "reward"),
@@ -185,7 +190,7 @@ def test_a_refused_reward_changes_nothing(kind, place, value, error, word):
     played[place] = value
     agent = trained(agent_for(kind), 14)
     assert_refused(agent, played, error, word)
-    if place == 0:
+    if place == 0 and "features" in word:
         with pytest.raises(ValueError, match=word):
             agent.propensities(value)
 

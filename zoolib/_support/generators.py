@@ -56,9 +56,9 @@ class Uniforms(Learner):
         self._generators = [stream(one, purpose) for one in seeds]
         self._single = n_worlds is None
 
-    def next(self) -> NDArray[np.float64]:
-        """Return one uniform number in [0, 1) for each world, shape () or (W,)."""
-        return self._draw(None)
+    def next(self, n: int | None = None) -> NDArray[np.float64]:
+        """Return one uniform number in [0, 1) for each world, or n of them; shape (), (n,), (W,) or (W, n)."""
+        return self._draw(n)
 
     def normals(self, n: int) -> NDArray[np.float64]:
         """Return n standard normal numbers for each world, shape (n,) or (W, n), from n uniform ones."""

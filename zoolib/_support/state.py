@@ -70,10 +70,10 @@ class Stateful(Learner):
     def __repr__(self) -> str:
         """Show the class, and the settings that are not the defaults."""
         shown = (
-            f"{name}={_short(getattr(self, name))}"
+            f"{name}={_short(self._setting(name))}"
             for name, parameter in inspect.signature(type(self)).parameters.items()
             if hasattr(self, name)
-            and not np.array_equal(getattr(self, name), parameter.default)
+            and not np.array_equal(self._setting(name), parameter.default)
         )
         return f"{type(self).__name__}({', '.join(shown)})"
 
@@ -87,7 +87,7 @@ class Stateful(Learner):
         """
         try:
             settings = {
-                name: _plain(name, getattr(self, name))
+                name: _plain(name, self._setting(name))
                 for name in inspect.signature(type(self)).parameters
             }
         except AttributeError as error:
@@ -99,6 +99,10 @@ class Stateful(Learner):
             "settings": settings,
             "learned": super().state(),
         }
+
+    def _setting(self, name: str) -> Any:
+        """Return an argument of the constructor."""
+        return getattr(self, name)
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:

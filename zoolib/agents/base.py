@@ -6,51 +6,85 @@ has a generator of its own for what the agent leaves to chance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._support.checks import Seed, as_array, as_ids, as_seeds, as_size
+from zoolib._support.checks import Seed, as_array, as_seeds, as_size
 from zoolib._support.generators import Uniforms
+from zoolib._support.labels import Labels, as_objects
 from zoolib._support.state import Stateful
 from zoolib.agents.policies import greedy, tied
 
 
 class Context:
-    """What an agent may see before it chooses: who came, and the features of each arm for them.
+    """What an agent may see before it chooses: who came, what is on offer, and what is known of both.
+
+    Features come in two conventions. Rows for the arms, (n_arms, d), say what is known of each arm for
+    this visitor: one shared model can tell arms apart by them. What is known of the visitor alone, (d,),
+    is the same for every arm: it takes a model for each arm. See "Which agent?" in the part "Your own
+    shop".
 
     Parameters
     ----------
-    user_id : int, or array_like of int, shape (W,)
-        The visitor; with worlds, one in each.
-    features : array_like, shape (n_arms, d) or (W, n_arms, d)
-        One row per arm. Not copied: do not change it afterwards.
+    user_id : hashable, or None, or a list or array of n of them
+        The visitor, if anybody asks. A list makes n decisions at once; agents that play W worlds in step
+        take one visitor for each world.
+    features : array_like
+        Rows for the arms, shape (n_arms, d), or what is known of the visitor, shape (d,); for several
+        visitors (n, n_arms, d) or (n, d). Without ids, three axes are several visitors. Not copied: do
+        not change it afterwards.
+    arms : sequence of hashable, optional
+        Labels of the arms on offer, in the order of the rows; all of the agent's arms if omitted.
+
+    Attributes
+    ----------
+    features : ndarray, shape (n_arms, d) or (n, n_arms, d)
+        With a single row instead of n_arms, where only the visitor is known.
 
     Examples
     --------
     >>> Context(0, np.eye(3)).features.shape
     (3, 3)
+    >>> Context("session-5", [0.3, 1.0]).features.shape
+    (1, 2)
     """
 
-    def __init__(self, user_id: ArrayLike, features: ArrayLike) -> None:
-        features, user_id = as_array("features", features), np.asarray(user_id)
-        if user_id.dtype.kind not in "iu":
-            raise TypeError(
-                f"user_id must hold whole numbers: got dtype {user_id.dtype}"
-            )
-        if features.ndim not in (2, 3) or features.shape[:-2] != user_id.shape:
+    def __init__(
+        self,
+        user_id: Hashable | ArrayLike,
+        features: ArrayLike,
+        arms: Sequence[Hashable] | None = None,
+    ) -> None:
+        features, user_id = as_array("features", features), _visitors(user_id)
+        lead = np.shape(user_id) if isinstance(user_id, np.ndarray) else ()
+        if user_id is None and features.ndim == 3:
+            lead = features.shape[:1]
+        if features.ndim == len(lead) + 1:
+            features = features[..., None, :]
+        if features.ndim != len(lead) + 2 or features.shape[:-2] != lead:
             raise ValueError(
-                "features must have shape (n_arms, d) for one user_id, or (W, n_arms, d) for W of them: "
-                f"got shapes {features.shape} and {user_id.shape}"
+                "features must have shape (n_arms, d) or (d,) for one user_id, and (n, n_arms, d) or "
+                f"(n, d) for n of them: got shapes {features.shape} and {lead}"
             )
         self.user_id, self.features = user_id, features
+        self.arms = None if arms is None else Labels("arms", arms)
+        if arms is not None and features.shape[-2] not in (1, len(self.arms)):
+            raise ValueError(
+                f"features must have a row for each of {len(self.arms)} arms: got {features.shape[-2]} rows"
+            )
 
     def of_world(self, w: int) -> Context:
-        """Return what one of the worlds shows, without the worlds axis."""
+        """Return what one of the worlds shows, or one of several visitors sees, without that axis."""
         # Without the checks, which all worlds have passed.
         one = object.__new__(type(self))
-        vars(one).update({name: array[w, ...] for name, array in vars(self).items()})
+        vars(one).update(vars(self))
+        for name, array in vars(self).items():
+            if isinstance(array, np.ndarray):
+                setattr(one, name, array[w])
         return one
 
 
@@ -64,27 +98,36 @@ class Agent(Stateful):
 
     Parameters
     ----------
-    n_arms : int
-        Number of arms K.
+    n_arms : int, or sequence of hashable
+        Number of arms K, or their labels: then `select` returns a label, and `update` takes one.
     n_worlds : int, optional
-        Number of worlds W played in step. Without it, there is no worlds axis.
+        Number of worlds W played in step. Without it, there is no worlds axis, and a context of n
+        visitors is n decisions, between which nothing is learnt.
     seed : int, SeedSequence or Generator, or a sequence of them, default 0
         Seed of what the agent leaves to chance; with worlds, one for all or one for each.
     n_features : int, optional
         Number d of features that contexts must have; any if omitted.
+
+    Attributes
+    ----------
+    arms : sequence
+        The labels, or 0, 1, …, K - 1.
     """
 
     _purpose = "agent"  # of the random numbers: see `generators.STREAMS`
     _learns = ("_uniforms",)
+    shared = False  # one model for all arms, which tells them apart by their rows of features
+    _warned = False
 
     def __init__(
         self,
-        n_arms: int,
+        n_arms: int | Sequence[Hashable],
         n_worlds: int | None = None,
         seed: Seed | Sequence[Seed] = 0,
         n_features: int | None = None,
     ) -> None:
-        self.n_arms = as_size("n_arms", n_arms)
+        self.arms = Labels("n_arms", n_arms)
+        self.n_arms = len(self.arms)
         self.n_worlds = None if n_worlds is None else as_size("n_worlds", n_worlds)
         # The index of all worlds, to stand before an arm's: empty for one world without the axis.
         self._worlds = () if n_worlds is None else (np.arange(self.n_worlds),)
@@ -100,10 +143,10 @@ class Agent(Stateful):
         self._uniforms = Uniforms(seeds, self.n_worlds, self._purpose)
 
     def scores(self, context: Context) -> NDArray:
-        """Return what `select` maximises, shape (n_arms,) or (W, n_arms)."""
+        """Return what `select` maximises, one number for each arm on offer, shape (K,), (n, K) or (W, K)."""
         raise NotImplementedError(f"{type(self).__name__} scores no arms")
 
-    def select(self, context: Context) -> int | NDArray[np.int64]:
+    def select(self, context: Context) -> Hashable | NDArray:
         """Choose the arm to show.
 
         Parameters
@@ -112,13 +155,18 @@ class Agent(Stateful):
 
         Returns
         -------
-        int, or ndarray of int, shape (W,)
+        int or label, or ndarray of them, shape (n,) or (W,)
             An arm of highest score. Scores closer than rounding are ties; chance breaks them.
         """
-        return self._best(self.scores(context), self._uniforms.next())
+        return self._name(context, self.choose(context))
+
+    def choose(self, context: Context) -> int | NDArray[np.int64]:
+        """Return the place of the arm that `select` names, among those on offer."""
+        scores = self.scores(context)
+        return self._best(scores, self._uniform(context))
 
     def draws(self, context: Context, n: int) -> NDArray:
-        """Return n draws of the scores, shape (n, n_arms) or (n, W, n_arms).
+        """Return n draws of the scores, shape (n, *shape of the scores).
 
         Where they can come out in a few ways only, each equally likely, all of these are returned instead:
         here the only one.
@@ -131,41 +179,28 @@ class Agent(Stateful):
         allowed: ArrayLike | None = None,
         n_draws: int = 100,
     ) -> NDArray[np.float64]:
-        """Return how probable `select` is to choose each arm.
+        r"""Return how probable `select` is to choose each arm.
 
-        An agent that draws its scores estimates this by the share of draws that each arm wins. Whoever
-        logs propensities then samples the arm from them, and the log is exact: see Chapter 5, "What a log
-        line must hold".
+        Where no formula is known, they are estimated by the share of draws that each arm wins, with a
+        standard error of :math:`\sqrt{p (1 - p) / n}`. Whoever logs propensities then samples the arm
+        from them, and the log is exact: see Chapter 5, "What a log line must hold".
 
         Parameters
         ----------
         context : Context
-        allowed : array_like of bool, shape (n_arms,) or (W, n_arms), optional
-            Which arms may be chosen, at least one; all if omitted.
+        allowed : array_like of bool, shape (n_arms,), (n, n_arms) or (W, n_arms), optional
+            Which arms may be chosen, at least one; all on offer if omitted.
         n_draws : int, default 100
-            Number of draws to estimate from.
+            Number of draws, if there must be draws.
 
         Returns
         -------
-        ndarray, shape (n_arms,) or (W, n_arms)
-            Each world's sum to 1.
+        ndarray, shape (n_arms,), (n, n_arms) or (W, n_arms)
+            Each decision's sum to 1.
         """
-        allowed = self._mask(allowed)
+        allowed = self._mask(context, allowed)
         draws = self.draws(context, as_size("n_draws", n_draws))
         return greedy(np.where(allowed, draws, -np.inf)).mean(axis=0)
-
-    def _mask(self, allowed: ArrayLike | None) -> NDArray[np.bool_]:
-        """Return which arms are allowed, checked: all if None."""
-        if allowed is None:
-            return np.ones(self._shape, bool)
-        allowed = np.asarray(allowed)
-        if allowed.dtype != bool:
-            raise TypeError(f"allowed must hold booleans: got dtype {allowed.dtype}")
-        if allowed.shape != self._shape or not allowed.any(axis=-1).all():
-            raise ValueError(
-                f"allowed must leave an arm, and have shape {self._shape}: got shape {allowed.shape}"
-            )
-        return allowed
 
     def update(self, context: Context, arm: ArrayLike, reward: ArrayLike) -> None:
         """Learn from the arm played, and from nothing else.
@@ -174,25 +209,131 @@ class Agent(Stateful):
         ----------
         context : Context
             What was seen when the arm was chosen.
-        arm : int, or array_like of int, shape (W,)
+        arm : int or label, or array_like of them, shape (n,) or (W,)
             What was shown.
-        reward : float, or array_like, shape (W,)
+        reward : float, or array_like, shape (n,) or (W,)
             What it earned.
         """
-        self._check(context)
-        shape = self._shape[:-1]
-        arm = as_ids("arm", arm, self.n_arms, shape)
-        reward = as_array("reward", reward, shape)
-        if not shape:
+        features = self._check(context)
+        lead, whole = features.shape[:-2], features.shape[-2] == self.n_arms
+        arm = self.arms.places("arm", arm, lead)
+        reward = as_array("reward", reward, lead)
+        if lead and not self._worlds:
+            rows = self._played(context, arm)
+            self._learn_many(context.user_id, rows, arm, reward)
+            return
+        if context.arms is not None or not whole:
+            context = self._like(context.user_id, self._played(context, arm))
+        if not lead:
             arm, reward = int(arm), float(reward)
         self.learn(context, (*self._worlds, arm), reward)
+
+    def update_many(
+        self, features: ArrayLike, arms: ArrayLike, rewards: ArrayLike
+    ) -> None:
+        """Learn from a log of n rows: from one after the other, or at once where the order does not matter.
+
+        Linear agents that forget nothing and have no link learn at once what they would learn row by row, but
+        for rounding; others replay the log.
+
+        Parameters
+        ----------
+        features : array_like, shape (n, d)
+            Features of the arms that were shown.
+        arms : array_like of int or labels, shape (n,)
+            What was shown.
+        rewards : array_like, shape (n,)
+            What it earned.
+        """
+        if self._worlds:
+            raise ValueError(
+                f"a log is learnt by an agent of one world: got n_worlds={self.n_worlds}"
+            )
+        wanted = ("n", "d" if self.n_features is None else self.n_features)
+        features = as_array("features", features, wanted)
+        arms = self.arms.places("arms", arms, features.shape[:1])
+        rewards = as_array("rewards", rewards, arms.shape)
+        self._learn_many(None, features, arms, rewards)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Take in a checked reward; `at` is the index of the arm played in arrays (K, …) or (W, K, …)."""
 
+    def _learn_many(
+        self,
+        user_ids: NDArray | None,
+        rows: NDArray,
+        arms: NDArray[np.int64],
+        rewards: NDArray,
+    ) -> None:
+        """Take in n checked rewards of rows (n, d), in their order."""
+        whose = [None] * len(rows) if user_ids is None else user_ids.tolist()
+        log = zip(whose, rows, arms.tolist(), rewards.tolist(), strict=True)
+        for user_id, row, arm, reward in log:
+            self.learn(self._like(user_id, row), (arm,), reward)
+
     def restock(self, arms: NDArray[np.int64]) -> None:
         """Be told that these arms, shape (n,) or (W, n), now hold other products."""
         self._forget_lookalikes()
+
+    def _grow(self, arms: int | Sequence[Hashable]) -> int:
+        """Take in new arms, behind the others; return their number."""
+        before = self.n_arms
+        self.arms = self.arms.and_more(arms)
+        self.n_arms = len(self.arms)
+        self._shape = (*self._shape[:-1], self.n_arms)
+        self._forget_lookalikes()
+        return self.n_arms - before
+
+    def _setting(self, name: str) -> Any:
+        return self.arms.setting() if name == "n_arms" else super()._setting(name)
+
+    def _name(self, context: Context, place: int | NDArray) -> Hashable | NDArray:
+        """Return the label of a place among the arms on offer."""
+        arms = self.arms if context.arms is None else context.arms
+        return arms.of(place)
+
+    def _offered(self, context: Context) -> tuple:
+        """Return the index of the arms on offer in arrays (K, …): nothing if all are."""
+        if context.arms is None:
+            return ()
+        return (self.arms.places("context.arms", context.arms[:]),)
+
+    def _played(self, context: Context, arm: NDArray[np.int64]) -> NDArray:
+        """Return the rows of the arms played, by their places among all, shape (*lead, d)."""
+        features = context.features
+        if context.arms is not None:
+            (offered,) = self._offered(context)
+            match = arm[..., None] == offered
+            if not match.any(axis=-1).all():
+                raise ValueError(
+                    f"arm must be one of those on offer: got {self.arms.of(arm)!r}"
+                )
+            arm = match.argmax(axis=-1)
+        if features.shape[-2] == 1:
+            return features[..., 0, :]
+        return np.take_along_axis(features, arm[..., None, None], axis=-2)[..., 0, :]
+
+    def _like(self, user_id: Hashable | NDArray, row: NDArray) -> Context:
+        """Return a context in which each arm has the features of the one played: all that `learn` looks at."""
+        seen = object.__new__(Context)
+        features = np.broadcast_to(row[..., None, :], (*self._shape, row.shape[-1]))
+        vars(seen).update(user_id=user_id, features=features, arms=None)
+        return seen
+
+    def _mask(self, context: Context, allowed: ArrayLike | None) -> NDArray[np.bool_]:
+        """Return which of the arms on offer are allowed, checked: all if None."""
+        n = self.n_arms if context.arms is None else len(context.arms)
+        shape = (*self._check(context).shape[:-2], n)
+        if allowed is None:
+            return np.ones(shape, bool)
+        allowed = np.asarray(allowed)
+        if allowed.dtype != bool:
+            raise TypeError(f"allowed must hold booleans: got dtype {allowed.dtype}")
+        if allowed.shape != shape or not allowed.any(axis=-1).all():
+            raise ValueError(
+                f"allowed must leave an arm, and have shape {shape}: got shape {allowed.shape}"
+            )
+        return allowed
 
     def _forget_lookalikes(self) -> None:
         """Suppose that all arms are alike, until features tell them apart."""
@@ -207,13 +348,31 @@ class Agent(Stateful):
         Return rows (n, d) or (W, n, d), each at least once, and what spreads numbers of the rows,
         (..., n) or (..., W, n), over the arms, (..., K) or (..., W, K).
         """
+        if features.shape[:-1] != self._shape:  # several visitors, or some of the arms
+            self._warn_if_alike(features)
+            return features, lambda of_row: of_row
         first, group = self._alike
         rows = features[first]
         # Arms that were alike for the last visitor are, as a rule, alike for the next.
         if not np.array_equal(rows[group], features):
             first, group = self._alike = self._group(features)
             rows = features[first]
+        if rows.shape[-2] == 1:
+            self._warn_if_alike(features)
         return rows, lambda of_row: of_row[(..., *group)]
+
+    def _warn_if_alike(self, features: NDArray) -> None:
+        """Warn, once, that one model for all arms cannot tell equal rows apart."""
+        first = features.reshape(-1, *features.shape[-2:])[:1]
+        several = first.shape[0] > 0 and first.shape[1] > 1
+        if not self._warned and several and (first == first[:, :1]).all():
+            self._warned = True
+            warnings.warn(
+                f"all arms have equal features, and {type(self).__name__} has one model for them, which "
+                "cannot tell them apart: give each arm features of its own, or take a model for each arm "
+                "(shared=False)",
+                stacklevel=4,
+            )
 
     def _group(self, features: NDArray) -> tuple[tuple, tuple]:
         """Return the indices of the first arm of each group of equal rows, and of the group of each arm."""
@@ -236,10 +395,23 @@ class Agent(Stateful):
         """Return the index of several arms, (n,) or (W, n), in arrays (K, …) or (W, K, …)."""
         return (*(world[:, None] for world in self._worlds), arms)
 
-    def _normals(self, n: int, size: int) -> NDArray[np.float64]:
-        """Return n times `size` standard normal numbers for each world, the axis of worlds in between."""
-        drawn = self._uniforms.normals(n * size)
-        return np.moveaxis(drawn.reshape(*drawn.shape[:-1], n, size), -2, 0)
+    def _uniform(self, context: Context) -> NDArray[np.float64]:
+        """Return one uniform number for each decision, shape (), (n,) or (W,)."""
+        return self._uniforms.next(self._n_visitors(context))
+
+    def _normals(
+        self, context: Context | None, n: int, size: int
+    ) -> NDArray[np.float64]:
+        """Return n times `size` standard normal numbers for each decision, shape (n, *lead, size)."""
+        visitors = self._n_visitors(context)
+        drawn = self._uniforms.normals((visitors or 1) * n * size)
+        lead = drawn.shape[:-1] if visitors is None else (visitors,)
+        return np.moveaxis(drawn.reshape(*lead, n, size), -2, 0)
+
+    def _n_visitors(self, context: Context | None) -> int | None:
+        """Return how many visitors there are in this one world; None for a single one, or with worlds."""
+        many = context is not None and context.features.ndim == 3 and not self._worlds
+        return len(context.features) if many else None
 
     def _best(self, scores: NDArray, uniform: NDArray) -> int | NDArray[np.int64]:
         """Return the arm of highest score (..., K); a uniform number (...) decides between ties."""
@@ -255,9 +427,45 @@ class Agent(Stateful):
     def _check(self, context: Context) -> NDArray:
         """Return the features, if they are those of this agent's arms and worlds."""
         features, d = context.features, self.n_features
-        shape = features.shape
-        if shape[:-1] != self._shape or (d is not None and shape[-1] != d):
+        lead, (n, width) = features.shape[:-2], features.shape[-2:]
+        k = self.n_arms if context.arms is None else len(context.arms)
+        worlds = self._shape[:-1]
+        if n not in (1, k) or d not in (None, width) or (worlds and lead != worlds):
+            wanted = (*(worlds or ("n",) * len(lead)), k, "d" if d is None else d)
             raise ValueError(
-                f"context.features must have shape {(*self._shape, d or 'd')}: got {features.shape}"
+                f"context.features must have shape {wanted}: got {features.shape}".replace(
+                    "'", ""
+                )
+            )
+        if self.shared and n < k:
+            raise ValueError(
+                f"context.features must have a row for each of {k} arms: got one, what is known of the visitor "
+                "alone, by which one model for all arms would score all of them alike. Give rows of "
+                "(n_arms, d), for example products of the visitor's and the arm's features, or take a model "
+                "for each arm (shared=False)"
+            )
+        if worlds and context.arms is not None:
+            raise ValueError(
+                f"context.arms are for an agent of one world: got n_worlds={self.n_worlds}"
             )
         return features
+
+
+def _visitors(user_id: Hashable | ArrayLike) -> Hashable | NDArray:
+    """Return one visitor as it came, or several as an array of one axis."""
+    if isinstance(user_id, list):
+        whole = all(isinstance(one, int | np.integer) for one in user_id)
+        user_id = np.array(user_id) if whole else as_objects(user_id)
+    if isinstance(user_id, np.ndarray):
+        if user_id.ndim > 1:
+            raise ValueError(
+                f"user_id must be one visitor or a list of them: got shape {user_id.shape}"
+            )
+        return user_id if user_id.ndim else user_id.item()
+    try:
+        hash(user_id)
+    except TypeError:
+        raise TypeError(
+            f"user_id must be hashable, None, or a list or array of visitors: got {user_id!r:.100}"
+        ) from None
+    return user_id

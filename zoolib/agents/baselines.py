@@ -16,7 +16,7 @@ class RandomAgent(Agent):
 
     def scores(self, context: Context) -> NDArray[np.float64]:
         """Return zeros: no arm is better than another."""
-        return np.zeros(self._check(context).shape[:-1])
+        return np.zeros(self._mask(context, None).shape)
 
 
 class OracleAgent(Agent):
@@ -86,4 +86,4 @@ class StaticAgent(Agent):
         self._check(context)
         n_users = self.predictions.shape[-2]
         users = as_ids("context.user_id", context.user_id, n_users)
-        return self.predictions[(*self._worlds, users)]
+        return self.predictions[(*self._worlds, users)][(..., *self._offered(context))]

@@ -26,7 +26,7 @@ with needed_by(__name__):
 
 from zoolib._support.checks import Seed, as_probability, as_size
 from zoolib._support.generators import stream
-from zoolib.agents.neural import NeuralAgent
+from zoolib.agents.neural import NeuralAgent, of_arm
 from zoolib.models.networks import MLP, Generators
 from zoolib.models.replay import ReplayBuffer
 
@@ -90,34 +90,39 @@ class EnsembleAgent(NeuralAgent):
         super().reseed(seed)
         self._counters = [stream(one, "replay").spawn(1)[0] for one in self._seeds]
 
-    def members(self, x: NDArray) -> NDArray:
-        """Predict rows (n, d) or (W, n, d) by every member; returns shape (M, n) or (W, M, n)."""
-        return self.network.evaluate(x[..., None, :, :])[..., 0]
+    def members(self, x: NDArray, *at: NDArray) -> NDArray:
+        """Predict rows (n, d) or (W, n, d), of the arms at some places, by every member; shape (..., M, n)."""
+        return self.of_arms(self.network.evaluate(x[..., None, :, :]), at)
 
-    def score_rows(self, x: NDArray) -> NDArray:
+    def score_rows(self, x: NDArray, at: tuple = ()) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
         if self.policy == "ucb":
-            return optimistic(self.members(x), self.alpha)
+            return optimistic(self.members(x, *at), self.alpha)
         drawn = (self._uniforms.next() * self.n_members).astype(int)
-        return self.network.evaluate(x, at=(*self._worlds, drawn))[..., 0]
+        return self.of_arms(self.network.evaluate(x, at=(*self._worlds, drawn)), at)
 
-    def draw_rows(self, x: NDArray, n_draws: int) -> NDArray:
+    def draw_rows(self, x: NDArray, n_draws: int, at: tuple = ()) -> NDArray:
         """Return the predictions of all members, of which each visit asks one: shape (M, n) or (M, W, n)."""
-        return np.moveaxis(self.members(x), -2, 0)
+        return np.moveaxis(self.members(x, *at), -2, 0)
 
-    def remember(self, x: NDArray, reward: ArrayLike) -> Callable[[], None]:
+    def remember(
+        self, x: NDArray, reward: ArrayLike, arm: ArrayLike
+    ) -> Callable[[], None]:
         """Put the row played into the memory with a count for each member; return what undoes this."""
         counts = np.array([g.poisson(1.0, self.n_members) for g in self._counters])
-        return self.memory.add(x, reward, counts if self._worlds else counts[0])
+        counts = counts if self._worlds else counts[0]
+        return self.memory.add(x, reward, *self._beside(arm, counts))
 
-    def losses(self, x: Tensor, reward: Tensor, counts: Tensor) -> Tensor:
+    def losses(self, x: Tensor, reward: Tensor, beside: Tensor) -> Tensor:
         """Return each member's squared error of a batch, by its own counts, shape (M,) or (W, M)."""
-        errors = self.predict(x) - reward[..., None, :]
-        return (counts.mT * errors.square()).mean(dim=-1)
+        counts, arm = beside[..., : self.n_members], beside[..., self.n_members :]
+        predicted = self.predict(x) if self.shared else self.predict(x, arm)
+        return (counts.mT * (predicted - reward[..., None, :]).square()).mean(dim=-1)
 
-    def predict(self, x: Tensor) -> Tensor:
+    def predict(self, x: Tensor, arm: Tensor | None = None) -> Tensor:
         """Predict the rewards of rows (..., n, d) by every member; returns shape (..., M, n)."""
-        return self.network(x[..., None, :, :])[..., 0]
+        outputs = self.network(x[..., None, :, :])
+        return of_arm(outputs, None if arm is None else arm[..., None, :, :])
 
 
 @dataclass(eq=False, repr=False)
@@ -182,25 +187,25 @@ class MCDropoutAgent(NeuralAgent):
         kept = kept if self._worlds else kept[0]
         return np.split(kept, np.cumsum(self.hidden)[:-1], axis=-1)
 
-    def subnetworks(self, x: NDArray, n: int | None = None) -> NDArray:
+    def subnetworks(self, x: NDArray, n: int | None = None, at: tuple = ()) -> NDArray:
         """Predict rows (n, d) or (W, n, d) by new sub-networks, T if omitted; shape (T, n) or (W, T, n)."""
         masks = self.masks(n or self.n_masks, self._decides)
-        return self.network.evaluate(x, masks)[..., 0]
+        return self.of_arms(self.network.evaluate(x, masks), at)
 
-    def score_rows(self, x: NDArray) -> NDArray:
+    def score_rows(self, x: NDArray, at: tuple = ()) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
         if self.policy == "ucb":
-            return optimistic(self.subnetworks(x), self.alpha)
-        return self.draw_rows(x, 1)[0]
+            return optimistic(self.subnetworks(x, at=at), self.alpha)
+        return self.draw_rows(x, 1, at)[0]
 
-    def draw_rows(self, x: NDArray, n_draws: int) -> NDArray:
+    def draw_rows(self, x: NDArray, n_draws: int, at: tuple = ()) -> NDArray:
         """Predict rows by new sub-networks; returns shape (n_draws, n) or (n_draws, W, n)."""
-        return np.moveaxis(self.subnetworks(x, n_draws), -2, 0)
+        return np.moveaxis(self.subnetworks(x, n_draws, at), -2, 0)
 
-    def predict(self, x: Tensor) -> Tensor:
+    def predict(self, x: Tensor, arm: Tensor | None = None) -> Tensor:
         """Predict the rewards of rows (..., n, d), each by a sub-network; returns shape (..., n)."""
         masks = map(torch.from_numpy, self.masks(x.shape[-2], self._trains))
-        return self.network(x, list(masks))[..., 0]
+        return of_arm(self.network(x, list(masks)), arm)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # `scores` looks at the result

@@ -65,8 +65,9 @@ class GuardedAgent(Agent):
         window: int = 1000,
         seed: Seed | Sequence[Seed] = 0,
     ) -> None:
-        super().__init__(agent.n_arms, agent.n_worlds, seed, agent.n_features)
-        self.agent = agent
+        arms = agent.arms.setting() if isinstance(agent, Agent) else agent.n_arms
+        super().__init__(arms, agent.n_worlds, seed, agent.n_features)
+        self.agent, self.shared = agent, getattr(agent, "shared", False)
         self.needs_truth = getattr(agent, "needs_truth", False)
         self.segment_of_user, n_segments = None, 1
         if segment_of_user is not None:
@@ -109,7 +110,9 @@ class GuardedAgent(Agent):
         most = self.cap[segment][..., None] * shown.sum(axis=-1, keepdims=True)
         of_group = (shown < most) | (self.cap[segment] == 1)[..., None]
         groups = np.broadcast_to(self.group_of_arm, self._shape)
+        groups = np.broadcast_to(groups, (*of_group.shape[:-1], self.n_arms))
         allowed = np.take_along_axis(of_group, groups, axis=-1)
+        allowed = allowed[(..., *self._offered(context))]
         return allowed | ~allowed.any(axis=-1, keepdims=True)
 
     def propensities(
@@ -122,8 +125,7 @@ class GuardedAgent(Agent):
 
         Caps yield to `allowed`, where together they would leave no arm.
         """
-        self._check(context)
-        allowed = self._mask(allowed)
+        allowed = self._mask(context, allowed)
         if (self.cap < 1).any():
             held = allowed & self.allowed(context)
             allowed = np.where(held.any(axis=-1, keepdims=True), held, allowed)
@@ -132,14 +134,15 @@ class GuardedAgent(Agent):
         any_arm = allowed / allowed.sum(axis=-1, keepdims=True)
         return (1 - floor) * best + floor * any_arm
 
-    def select(self, context: Context) -> int | NDArray[np.int64]:
+    def choose(self, context: Context) -> int | NDArray[np.int64]:
         """Draw an arm from the propensities."""
         return self.draw(self.propensities(context))
 
     def draw(self, propensities: NDArray[np.float64]) -> int | NDArray[np.int64]:
-        """Draw an arm from given propensities, for a caller who logs them."""
-        arm = pick(propensities, self._uniforms.next())
-        return arm if self._worlds else int(arm)
+        """Draw an arm from given propensities, for a caller who logs them; return its place among them."""
+        n = None if self._worlds or propensities.ndim == 1 else len(propensities)
+        arm = pick(propensities, self._uniforms.next(n))
+        return arm if arm.ndim else int(arm)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Let the agent learn, and count what was shown."""
@@ -162,7 +165,7 @@ class GuardedAgent(Agent):
     def _segment(self, context: Context) -> NDArray[np.int64]:
         """Return the visitors' segments, shape () or (W,)."""
         if self.segment_of_user is None:
-            return np.zeros(self._shape[:-1], int)
+            return np.zeros(context.features.shape[:-2], int)
         n_users = self.segment_of_user.shape[-1]
         users = as_ids("context.user_id", context.user_id, n_users)
         worlds = self._worlds if self.segment_of_user.ndim == 2 else ()

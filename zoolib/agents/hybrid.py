@@ -7,7 +7,7 @@ The reward of arm a is predicted by :math:`z_a^\top \beta + x_a^\top \theta_a` (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
@@ -36,8 +36,10 @@ class HybridLinUCBAgent(Agent):
 
     Parameters
     ----------
-    n_arms, n_features : int
-        Numbers K of arms and k of features, all of which have shared weights.
+    n_arms : int, or sequence of hashable
+        Number K of arms, or their labels.
+    n_features : int
+        Number k of features, all of which have shared weights.
     own : sequence of int
         Columns of the features, d of them, for which each arm has weights of its own, too.
     alpha : float, default 1.0
@@ -59,8 +61,9 @@ class HybridLinUCBAgent(Agent):
     """
 
     _learns = ("common", "single", "C")
+    shared = True  # of a part of the weights
 
-    n_arms: int
+    n_arms: int | Sequence[Hashable]
     n_features: int
     own: Sequence[int]
     alpha: float = 1.0
@@ -86,10 +89,10 @@ class HybridLinUCBAgent(Agent):
     def scores(self, context: Context) -> NDArray[np.float64]:
         """Return the upper confidence bounds, shape (n_arms,) or (W, n_arms)."""
         z = self._check(context).astype(np.float64, copy=False)
-        x = z[..., self.own]
-        v = z - np.vecmat(x, self.C)
+        x, at = z[..., self.own], self._offered(context)
+        v = z - np.vecmat(x, self.C[at])
         shared, shared_width = self.common.predict_rows(v)
-        own, own_width = self.single.predict(x), self.single.width(x)
+        own, own_width = self.single.predict(x, at), self.single.width(x, at)
         return shared + own + self.alpha * np.hypot(shared_width, own_width)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:

@@ -8,7 +8,7 @@ a click (Chapter 4, "Rewards of zero and one").
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -18,7 +18,6 @@ from scipy.special import expit
 
 from zoolib._support.checks import (
     Seed,
-    as_array,
     as_ids,
     as_not_negative,
     as_one_of,
@@ -27,6 +26,7 @@ from zoolib._support.checks import (
     as_size,
 )
 from zoolib.agents.base import Agent, Context
+from zoolib.agents.policies import best_of_normals
 from zoolib.models.posterior import RidgePosterior
 
 # However sure a prediction of a click is, a row counts this much: see `LinearAgent.linearise`.
@@ -39,8 +39,10 @@ class LinearAgent(Agent):
 
     Parameters
     ----------
-    n_arms, n_features : int
-        Numbers K of arms and d of features.
+    n_arms : int, or sequence of hashable
+        Number K of arms, or their labels.
+    n_features : int
+        Number d of features.
     ridge : float, default 1.0
         Weight of the prior, above 0.
     n_worlds : int, optional
@@ -68,7 +70,7 @@ class LinearAgent(Agent):
 
     _learns = ("posterior", "_recent", "_n_recent")
 
-    n_arms: int
+    n_arms: int | Sequence[Hashable]
     n_features: int
     alpha: float = field(default=0.0, init=False)  # of agents that weigh their doubt
     ridge: float = 1.0
@@ -113,21 +115,28 @@ class LinearAgent(Agent):
         as_ids("arm", self._recent["arm"], self.n_arms)
 
     def scores(self, context: Context) -> NDArray:
-        """Return the predicted rewards or log-odds, shape (n_arms,) or (W, n_arms)."""
-        features = self._features(context)
+        """Return the predicted rewards or log-odds of the arms on offer."""
+        features, at = self._features(context), self._offered(context)
         if not self.shared:
-            return self.posterior.predict(features)
+            return self.posterior.predict(features, at)
         rows, spread = self._lookalikes(features)
-        return spread(np.matvec(rows, self.posterior.mean))
+        return spread(np.vecdot(rows, self.posterior.mean[..., None, :]))
 
     def predict_with_width(self, context: Context) -> tuple[NDArray, NDArray]:
-        """Return the predictions and their widths, each of shape (n_arms,) or (W, n_arms)."""
-        features = self._features(context)
-        if not self.shared:
-            return self.posterior.predict(features), self.posterior.width(features)
-        rows, spread = self._lookalikes(features)
-        prediction, width = self.posterior.predict_rows(rows)
-        return spread(prediction), spread(width)
+        """Return the predictions and their widths, each of the shape of `scores`."""
+        features, at = self._features(context), self._offered(context)
+        if self.shared:
+            rows, spread = self._lookalikes(features)
+            flat = rows.reshape(-1, rows.shape[-1]) if not self._worlds else rows
+            predicted = self.posterior.predict_rows(flat)
+            return tuple(spread(one.reshape(rows.shape[:-1])) for one in predicted)
+        if self._n_visitors(context) is None:
+            return self.posterior.predict(features, at), self.posterior.width(
+                features, at
+            )
+        # Of several visitors, those of one arm are the rows of a matrix.
+        prediction, width = self.posterior.predict_rows(features.swapaxes(0, 1), at)
+        return prediction.T, width.T
 
     def restock(self, arms: NDArray[np.int64]) -> None:
         """Begin again with arms that now hold other products, if each has its own model.
@@ -142,31 +151,31 @@ class LinearAgent(Agent):
             self._recent["x"][gone] = 0  # these rows leave the window unlearnt
 
     def add_arms(
-        self, n: int, mean: ArrayLike | None = None, ridge: float | None = None
+        self,
+        arms: int | Sequence[Hashable],
+        mean: ArrayLike | None = None,
+        ridge: float | None = None,
     ) -> None:
         """Take in new arms, the last rows of the contexts to come.
 
         Parameters
         ----------
-        n : int
-            How many.
+        arms : int, or sequence of hashable
+            How many, or their labels if the agent's arms have labels.
         mean : array_like, shape (d,) or (n, d) or (W, n, d), optional
             What is believed of their weights before they are shown, for example the mean of similar
             arms; zero if omitted. A shared model knows what it knows, and takes none.
         ridge : float, optional
             How firmly that is believed, as λ of the prior; that of the agent if omitted.
         """
-        n = as_size("n", n)
-        if self.shared:
-            if not (mean is None and ridge is None):
-                raise ValueError(
-                    "mean and ridge are for arms with models of their own: got a shared model"
-                )
-        else:
-            self.posterior.extend(n, mean, ridge)
-        self.n_arms += n
-        self._shape = (*self._shape[:-1], self.n_arms)
-        self._forget_lookalikes()
+        grown = self.arms.and_more(arms)  # may refuse them: nothing has changed
+        if not self.shared:
+            self.posterior.extend(len(grown) - self.n_arms, mean, ridge)
+        elif not (mean is None and ridge is None):
+            raise ValueError(
+                "mean and ridge are for arms with models of their own: got a shared model"
+            )
+        self._grow(arms)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Forget as much as is wanted, then learn from the arm played."""
@@ -181,6 +190,18 @@ class LinearAgent(Agent):
         learn(x, reward, at, weight, self.discount)
         if self.window is not None:
             self._slide(arm, x, reward, weight)
+
+    def _learn_many(
+        self,
+        user_ids: NDArray | None,
+        rows: NDArray,
+        arms: NDArray[np.int64],
+        rewards: NDArray,
+    ) -> None:
+        if self.link == "identity" and self.window is None and self.discount == 1:
+            self.posterior.update_many(rows, rewards, None if self.shared else arms)
+        else:
+            super()._learn_many(user_ids, rows, arms, rewards)
 
     def linearise(
         self, x: NDArray, reward: ArrayLike, at: tuple
@@ -256,70 +277,6 @@ class LinUCBAgent(LinearAgent):
         prediction, width = self.predict_with_width(context)
         return prediction + self.alpha * width
 
-    def select_many(self, features: ArrayLike) -> NDArray[np.int64]:
-        """Choose an arm for each of many visits, as `select` would, nothing being learnt in between.
-
-        Parameters
-        ----------
-        features : array_like, shape (n, n_arms, d)
-            A row for each visit and arm. The agent must be one of a single world.
-
-        Returns
-        -------
-        ndarray of int, shape (n,)
-        """
-        features = self._visits(features)
-        n = len(features)
-        if self.shared:
-            rows = features.reshape(-1, self.n_features)
-            prediction, width = self.posterior.predict_rows(rows)
-        else:
-            prediction, width = self.posterior.predict_rows(features.swapaxes(0, 1))
-            prediction, width = prediction.T, width.T
-        scores = (prediction + self.alpha * width).reshape(n, self.n_arms)
-        uniforms = np.array([self._uniforms.next() for _ in range(n)])
-        return self._best(scores, uniforms)
-
-    def update_many(
-        self, features: ArrayLike, arms: ArrayLike, rewards: ArrayLike
-    ) -> None:
-        """Learn from many visits at once: what `update` would learn from one after the other, to rounding.
-
-        Parameters
-        ----------
-        features
-            As for `select_many`.
-        arms : array_like of int, shape (n,)
-            What was shown.
-        rewards : array_like, shape (n,)
-            What it earned.
-
-        Raises
-        ------
-        ValueError
-            If the agent forgets or has a logit link, for which the order of the visits counts.
-        """
-        if self.link != "identity" or self.window is not None or self.discount < 1:
-            raise ValueError(
-                f"many visits teach an agent that forgets nothing and has no link: got {self}"
-            )
-        features = self._visits(features)
-        arms = as_ids("arms", arms, self.n_arms, features.shape[:1])
-        rewards = as_array("rewards", rewards, arms.shape)
-        played = features[np.arange(len(arms)), arms]
-        self.posterior.update_many(played, rewards, None if self.shared else arms)
-
-    def _visits(self, features: ArrayLike) -> NDArray:
-        """Return the features of many visits, checked and of the posterior's type."""
-        if self.n_worlds is not None:
-            raise ValueError(
-                f"many visits at once are for an agent of one world: got n_worlds={self.n_worlds}"
-            )
-        n = np.shape(features)[0] if np.ndim(features) else 0
-        shape = (n, self.n_arms, self.n_features)
-        given = as_array("features", features, shape).astype(self.dtype, copy=False)
-        return as_array("features", given)  # float32 overflows sooner
-
 
 @dataclass(eq=False, repr=False)
 class LinTSAgent(LinearAgent):
@@ -350,16 +307,34 @@ class LinTSAgent(LinearAgent):
         return self.draws(context, 1)[0]
 
     def draws(self, context: Context, n: int) -> NDArray:
-        """Return the scores of n independent draws, shape (n, n_arms) or (n, W, n_arms)."""
+        """Return the scores of n independent draws, shape (n, *shape of the scores)."""
         if self.shared:
             rows, spread = self._lookalikes(self._features(context))
-            theta = self.posterior.sample(self._normals(n, self.n_features), self.alpha)
-            scores = rows @ np.moveaxis(theta, 0, -1)  # of shape (..., n_rows, n)
-            return spread(np.moveaxis(scores, -1, 0))
+            normals = self._normals(context, n, self.n_features)
+            theta = self.posterior.sample(normals, self.alpha)  # (n, *lead, d)
+            if self._n_visitors(context) is None:  # all draws in one product
+                return spread(np.moveaxis(rows @ np.moveaxis(theta, 0, -1), -1, 0))
+            return np.vecdot(rows, theta[..., None, :])
         # Each arm has weights of its own, so that predictions are independent: one number per arm will do.
         prediction, width = self.predict_with_width(context)
-        normals = self._normals(n, self.n_arms).astype(width.dtype)
+        normals = self._normals(context, n, prediction.shape[-1]).astype(width.dtype)
         return prediction + self.alpha * width * normals
+
+    def propensities(
+        self,
+        context: Context,
+        allowed: ArrayLike | None = None,
+        n_draws: int = 100,
+    ) -> NDArray[np.float64]:
+        """Return how probable `select` is to choose each arm: see `Agent.propensities`.
+
+        With a model for each arm by quadrature, see `best_of_normals`; one model for all takes draws.
+        """
+        if self.shared:
+            return super().propensities(context, allowed, n_draws)
+        allowed = self._mask(context, allowed)
+        prediction, width = self.predict_with_width(context)
+        return best_of_normals(prediction, self.alpha * width, allowed)
 
 
 @dataclass(eq=False, repr=False)
@@ -382,12 +357,12 @@ class EpsilonGreedyAgent(LinearAgent):
         super().__post_init__()
         self.epsilon = as_probability("epsilon", self.epsilon)
 
-    def select(self, context: Context) -> int | NDArray[np.int64]:
+    def choose(self, context: Context) -> int | NDArray[np.int64]:
         """Choose the best arm, or now and then any."""
-        explore, which, tie = (self._uniforms.next() for _ in range(3))
-        any_arm = (which * self.n_arms).astype(int)
-        best = self._best(self.scores(context), tie)
-        arm = np.where(explore < self.epsilon, any_arm, best)
+        scores = self.scores(context)
+        explore, which, tie = (self._uniform(context) for _ in range(3))
+        any_arm = (which * scores.shape[-1]).astype(int)
+        arm = np.where(explore < self.epsilon, any_arm, self._best(scores, tie))
         return int(arm) if arm.ndim == 0 else arm
 
     def propensities(
@@ -398,6 +373,6 @@ class EpsilonGreedyAgent(LinearAgent):
     ) -> NDArray[np.float64]:
         """Return how probable `select` is to choose each arm: see `Agent.propensities`."""
         best = super().propensities(context, allowed)
-        allowed = self._mask(allowed)
+        allowed = self._mask(context, allowed)
         any_arm = allowed / allowed.sum(axis=-1, keepdims=True)
         return (1 - self.epsilon) * best + self.epsilon * any_arm

@@ -7,9 +7,10 @@ training (`absorb`, and `represent` before it).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -41,12 +42,16 @@ class NeuralAgent(Agent):
 
     Parameters
     ----------
-    n_arms, n_features : int
-        Numbers K of arms and d of features.
+    n_arms : int, or sequence of hashable
+        Number K of arms, or their labels.
+    n_features : int
+        Number d of features.
     alpha : float, default 1.0
         Weight of the uncertainty, 0 or more.
     n_worlds : int, optional
         Number of worlds W played in step, each with a network of its own.
+    shared : bool, default True
+        One output for all arms, which their rows of features tell apart, instead of one for each.
     hidden : sequence of int, default (64,)
         Widths of the layers between features and output.
     train_every : int or None, default 50
@@ -79,11 +84,12 @@ class NeuralAgent(Agent):
         Number of rewards taken in.
     """
 
-    n_arms: int
+    n_arms: int | Sequence[Hashable]
     n_features: int
     alpha: float = 1.0
     _: KW_ONLY
     n_worlds: int | None = None
+    shared: bool = True
     hidden: Sequence[int] = (64,)
     policy: str = field(default="ucb", init=False)  # a family may offer "thompson", too
     train_every: int | None = 50
@@ -100,7 +106,10 @@ class NeuralAgent(Agent):
     _learns = ("_weights", "memory", "n_updates")
 
     def __post_init__(self) -> None:
-        self.alpha = as_not_negative("alpha", self.alpha)
+        self.alpha, self.shared = (
+            as_not_negative("alpha", self.alpha),
+            bool(self.shared),
+        )
         self.hidden = tuple(as_size("hidden", width) for width in self.hidden)
         self.policy = as_one_of("policy", self.policy, ("ucb", "thompson"))
         if self.train_every is not None:
@@ -122,17 +131,23 @@ class NeuralAgent(Agent):
         super().__init__(self.n_arms, self.n_worlds, self.seed, self.n_features)
 
     def make_network(self, generators: Generators) -> nn.Module:
-        """Return a new network from features to one output, its weights drawn by these generators."""
-        return MLP((self.n_features, *self.hidden, 1), generators)
+        """Return a new network from features to one output or K, its weights drawn by these generators."""
+        return MLP((self.n_features, *self.hidden, self.n_outputs), generators)
 
-    def make_memory(self, n_weights: int | None = None) -> ReplayBuffer:
-        """Return an empty memory, for rows with `n_weights` weights."""
+    @property
+    def n_outputs(self) -> int:
+        """Numbers that the network predicts from a row: one, or one for each arm."""
+        return 1 if self.shared else self.n_arms
+
+    def make_memory(self, n_weights: int = 0) -> ReplayBuffer:
+        """Return an empty memory, for rows with `n_weights` weights, and their arm if outputs are the arms'."""
+        beside = n_weights + (not self.shared)
         return ReplayBuffer(
             self.buffer_size,
             self.n_features,
             self.n_worlds,
             dtype=self.dtype,
-            n_weights=n_weights,
+            n_weights=beside or None,
         )
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
@@ -159,24 +174,46 @@ class NeuralAgent(Agent):
         self.memory = self.make_memory()
 
     def scores(self, context: Context) -> NDArray:
-        """Return upper confidence bounds or sampled rewards, shape (n_arms,) or (W, n_arms)."""
-        rows, spread = self._lookalikes(self._rows(context))
-        return spread(finite("scores", self.score_rows(rows)))
+        """Return upper confidence bounds or sampled rewards of the arms on offer."""
+        return self._scored(context, self.score_rows, axis=0)
 
     def draws(self, context: Context, n: int) -> NDArray:
         """See `Agent.draws`."""
         if self.policy == "ucb":
             return super().draws(context, n)
-        rows, spread = self._lookalikes(self._rows(context))
-        return spread(finite("scores", self.draw_rows(rows, n)))
+        return self._scored(context, partial(self.draw_rows, n_draws=n), axis=1)
 
-    def score_rows(self, x: NDArray) -> NDArray:
-        """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
+    def _scored(
+        self, context: Context, score: Callable[..., NDArray], axis: int
+    ) -> NDArray:
+        """Score the arms on offer; several visitors one by one, along an axis of the result."""
+        rows, at = self._rows(context), self._offered(context)
+        if self._n_visitors(context) is not None:
+            if self.shared:
+                self._warn_if_alike(rows)
+            each = [finite("scores", score(of_one, at=at)) for of_one in rows]
+            return np.stack(each, axis)
+        if not self.shared:
+            return finite("scores", score(rows, at=at))
+        rows, spread = self._lookalikes(rows)
+        return spread(finite("scores", score(rows)))
+
+    def score_rows(self, x: NDArray, at: tuple = ()) -> NDArray:
+        """Score rows (n, d) or (W, n, d), of the arms at some places; returns shape (n,) or (W, n)."""
         raise NotImplementedError
 
-    def draw_rows(self, x: NDArray, n_draws: int) -> NDArray:
-        """Sample scores of rows (n, d) or (W, n, d), as `draws` does; shape (n_draws, n) or (n_draws, W, n)."""
+    def draw_rows(self, x: NDArray, n_draws: int, at: tuple = ()) -> NDArray:
+        """Sample scores of rows, as `draws` does; shape (n_draws, n) or (n_draws, W, n)."""
         raise NotImplementedError
+
+    def of_arms(self, outputs: NDArray, at: tuple = ()) -> NDArray:
+        """Take each arm's prediction from outputs (..., n, 1), or (..., n, K) of its row or the only one."""
+        if self.shared:
+            return outputs[..., 0]
+        outputs = outputs[(..., *at)]
+        if outputs.shape[-2] == 1:
+            return outputs[..., 0, :]
+        return np.diagonal(outputs, axis1=-2, axis2=-1)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Remember the row played, train if it is time, and take the reward in: all of it or nothing."""
@@ -184,14 +221,14 @@ class NeuralAgent(Agent):
         played = self.represent(x)
         every = self.train_every
         due = every is not None and (self.n_updates + 1) % every == 0
-        undo = [self.remember(x, reward)]
+        undo = [self.remember(x, reward, at[-1])]
         trains = due and len(self.memory) >= self.batch_size
         if trains:
             undo.append(self._snapshot())
         with undone_on_failure(*undo):
             if trains:
                 self.train()
-            self.absorb(played, reward, trains)
+            self.absorb(played, at, reward, trains)
         self.n_updates += 1
 
     def train(self) -> None:
@@ -211,24 +248,34 @@ class NeuralAgent(Agent):
         with undone_on_failure(self._snapshot()):
             self._descend(drawn, self.batch_size)
 
-    def losses(self, x: Tensor, reward: Tensor) -> Tensor:
-        """Return the mean squared error of a batch, shape () or (W,)."""
-        return (self.predict(x) - reward).square().mean(dim=-1)
+    def losses(self, x: Tensor, reward: Tensor, arm: Tensor | None = None) -> Tensor:
+        """Return the mean squared error of a batch, shape () or (W,); arms (..., n, 1) where they count."""
+        predicted = self.predict(x) if arm is None else self.predict(x, arm)
+        return (predicted - reward).square().mean(dim=-1)
 
-    def predict(self, x: Tensor) -> Tensor:
+    def predict(self, x: Tensor, arm: Tensor | None = None) -> Tensor:
         """Predict the rewards of rows (..., n, d) for training; returns shape (..., n)."""
-        return self.network(x)[..., 0]
+        return of_arm(self.network(x), arm)
 
-    def remember(self, x: NDArray, reward: ArrayLike) -> Callable[[], None]:
+    def remember(
+        self, x: NDArray, reward: ArrayLike, arm: ArrayLike
+    ) -> Callable[[], None]:
         """Put the row played into the memory; return what undoes this."""
-        return self.memory.add(x, reward)
+        return self.memory.add(x, reward, *self._beside(arm))
+
+    def _beside(self, arm: ArrayLike, weights: NDArray | None = None) -> list[NDArray]:
+        """Return what the memory keeps beside a row, (..., M): weights, then the arm where it counts."""
+        kept = [] if weights is None else [weights]
+        if not self.shared:
+            kept.append(np.asarray(arm)[..., None])
+        return [np.concatenate(kept, axis=-1)] if kept else []
 
     def represent(self, x: NDArray) -> NDArray | Tensor:
         """Return what `absorb` needs of the row played, by the weights that chose it; here the row."""
         return x
 
     def absorb(
-        self, played: NDArray | Tensor, reward: ArrayLike, trained: bool
+        self, played: NDArray | Tensor, at: tuple, reward: ArrayLike, trained: bool
     ) -> None:
         """Do what an update does beside training, and after it: all of it or nothing."""
 
@@ -289,3 +336,11 @@ def finite(name: str, numbers: NDArray) -> NDArray:
             f"{name} must be finite, or the learning rate is too high: got NaN or infinity"
         )
     return numbers
+
+
+def of_arm(outputs: Tensor, arm: Tensor | None) -> Tensor:
+    """Take outputs (..., n, 1), or of (..., n, K) those of the arms (..., n, 1); returns shape (..., n)."""
+    if arm is None:
+        return outputs[..., 0]
+    arm = arm.long().expand(*outputs.shape[:-1], 1)
+    return outputs.gather(-1, arm)[..., 0]

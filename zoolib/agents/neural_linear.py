@@ -21,7 +21,9 @@ with needed_by(__name__):
     from torch import Tensor, nn
 
 from zoolib._support.checks import as_array, as_one_of, as_rate, as_size
+from zoolib.agents.base import Context
 from zoolib.agents.neural import NeuralAgent, finite, undone_on_failure
+from zoolib.agents.policies import best_of_normals
 from zoolib.models.networks import MLP, Generators
 from zoolib.models.posterior import RidgePosterior
 
@@ -35,15 +37,19 @@ class EmbeddingWithHead(nn.Module):
         Widths from input to embedding.
     generators : Generators
         Source of the initial weights.
+    n_outputs : int, default 1
+        Numbers that the head predicts.
     """
 
-    def __init__(self, sizes: Sequence[int], generators: Generators) -> None:
+    def __init__(
+        self, sizes: Sequence[int], generators: Generators, n_outputs: int = 1
+    ) -> None:
         super().__init__()
         self.body = MLP(sizes, generators)
-        self.head = MLP((sizes[-1], 1), generators)
+        self.head = MLP((sizes[-1], n_outputs), generators)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Predict rewards of rows (..., n, d); returns shape (..., n, 1)."""
+        """Predict rewards of rows (..., n, d); returns shape (..., n, n_outputs)."""
         return self.head(self.body(x))
 
 
@@ -80,12 +86,13 @@ class NeuralLinearAgent(NeuralAgent):
     policy : {"ucb", "thompson"}, default "ucb"
         Add the uncertainty to the prediction, or draw one :math:`\theta` per visit from the posterior.
     others
-        As for `NeuralAgent`.
+        As for `NeuralAgent`. With ``shared=False`` each arm has a posterior, over embeddings that all arms
+        share, and training an explicit head for each arm.
 
     Attributes
     ----------
     posterior : RidgePosterior
-        In double precision; with worlds, leading axis (W,).
+        In double precision; leading axes () or (W,), or of separate ones (K,) or (W, K).
 
     Examples
     --------
@@ -121,31 +128,59 @@ class NeuralLinearAgent(NeuralAgent):
                     f"got window={self.window}, rebuild={self.rebuild}"
                 )
         width = self.embedding_dim + (self.n_features if self.joined else 0)
-        self.posterior = RidgePosterior(width, self.ridge, self._shape[:-1])
+        if not self.shared and self.head != "explicit":
+            raise ValueError('head must be "explicit" where each arm has its own')
+        shape = self._shape[:-1] if self.shared else self._shape
+        self.posterior = RidgePosterior(width, self.ridge, shape)
         self.ridge = self.posterior.ridge
 
     def make_network(self, generators: Generators) -> EmbeddingWithHead:
         """Return a new network, its weights drawn by these generators."""
         sizes = (self.n_features, *self.hidden, self.embedding_dim)
-        return EmbeddingWithHead(sizes, generators)
+        return EmbeddingWithHead(sizes, generators, self.n_outputs)
 
     def embed(self, x: NDArray) -> NDArray:
         """Map rows (..., n, d) to what the posterior sees, (..., n, embedding_dim) or with d more columns."""
         z = finite("embeddings", self.network.body.evaluate(x))
         return np.concatenate((z, x), axis=-1) if self.joined else z
 
-    def score_rows(self, x: NDArray) -> NDArray:
-        """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
+    def score_rows(self, x: NDArray, at: tuple = ()) -> NDArray:
+        """Score rows (n, d) or (W, n, d), of the arms at some places; returns shape (n,) or (W, n)."""
         if self.policy == "thompson":
-            return self.draw_rows(x, 1)[0]
-        prediction, width = self.posterior.predict_rows(self.embed(x))
+            return self.draw_rows(x, 1, at)[0]
+        prediction, width = self.predict_with_width(x, at)
         return prediction + self.alpha * width
 
-    def draw_rows(self, x: NDArray, n_draws: int) -> NDArray:
-        """Predict rows by draws of the weights; returns shape (n_draws, n) or (n_draws, W, n)."""
+    def predict_with_width(self, x: NDArray, at: tuple = ()) -> tuple[NDArray, NDArray]:
+        """Return predictions and widths of rows, as for `score_rows`."""
         z = self.embed(x)
-        normals = self._normals(n_draws, self.posterior.n_features)
-        return np.matvec(z, self.posterior.sample(normals, self.alpha))
+        if self.shared:
+            return self.posterior.predict_rows(z)
+        return self.posterior.predict(z, at), self.posterior.width(z, at)
+
+    def draw_rows(self, x: NDArray, n_draws: int, at: tuple = ()) -> NDArray:
+        """Predict rows by draws of the weights; returns shape (n_draws, n) or (n_draws, W, n)."""
+        if self.shared:
+            normals = self._normals(None, n_draws, self.posterior.n_features)
+            return np.matvec(self.embed(x), self.posterior.sample(normals, self.alpha))
+        prediction, width = self.predict_with_width(x, at)
+        normals = self._normals(None, n_draws, prediction.shape[-1])
+        return prediction + self.alpha * width * normals
+
+    def propensities(
+        self,
+        context: Context,
+        allowed: ArrayLike | None = None,
+        n_draws: int = 100,
+    ) -> NDArray[np.float64]:
+        """See `Agent.propensities`; Thompson's by quadrature where each arm has a posterior."""
+        if self.shared or self.policy == "ucb":
+            return super().propensities(context, allowed, n_draws)
+        allowed = self._mask(context, allowed)
+        both = self._scored(
+            context, lambda x, at: np.array(self.predict_with_width(x, at)), 1
+        )
+        return best_of_normals(both[0], self.alpha * both[1], allowed)
 
     def train(self) -> None:
         """See `NeuralAgent.train`; with ``rebuild=True`` also rebuild the posterior from the newest rows."""
@@ -160,6 +195,7 @@ class NeuralLinearAgent(NeuralAgent):
         reward: ArrayLike,
         epochs: int = 10,
         batch_size: int | None = None,
+        arm: ArrayLike | None = None,
     ) -> None:
         """Train on a table of rows, all of them in each epoch, then rebuild the posterior from it.
 
@@ -176,6 +212,8 @@ class NeuralLinearAgent(NeuralAgent):
             Passes over the rows, each in a new order.
         batch_size : int, optional
             Rows in an optimiser step; the agent's `batch_size` if omitted.
+        arm : array_like of int or labels, shape (n,) or (W, n), optional
+            What was shown, for an agent with a posterior for each arm.
 
         Raises
         ------
@@ -189,25 +227,37 @@ class NeuralLinearAgent(NeuralAgent):
         shape = (*self._shape[:-1], n)
         x = as_array("x", x, (*shape, self.n_features)).astype(self.dtype)
         reward = as_array("reward", reward, shape)
-        columns = x, reward.astype(self.dtype)
+        columns = [x, reward.astype(self.dtype)]
+        if not self.shared:
+            places = self.arms.places("arm", arm, shape)
+            columns.append(places[..., None].astype(self.dtype))
         generators = [np.random.default_rng(one) for one in self._seeds]
         with undone_on_failure(self._snapshot()):
             for _ in range(epochs):
                 order = np.array([g.permutation(n) for g in generators])
                 at = (self._worlds[0][:, None], order) if self._worlds else order[0]
                 self._descend([column[at] for column in columns], size)
-            self._rebuild(x, reward)
+            self._rebuild(x, reward, *columns[2:])
         self.n_updates += n
 
-    def _rebuild(self, x: NDArray, reward: NDArray) -> None:
-        """Compute A and b from the prior and rows; row j from the end counts discount**j."""
-        age = np.arange(x.shape[-2])[::-1]
-        self.posterior.rebuild(self.embed(x), reward, self.discount**age)
+    def _rebuild(self, x: NDArray, reward: NDArray, arm: NDArray | None = None) -> None:
+        """Compute A and b from the prior and rows; a model's row j from the end counts discount**j."""
+        z = self.embed(x)
+        if arm is None:
+            age = np.arange(x.shape[-2])[::-1]
+            self.posterior.rebuild(z, reward, self.discount**age)
+            return
+        for place in range(self.n_arms):
+            mine = arm[..., 0] == place
+            age = mine[..., ::-1].cumsum(axis=-1)[..., ::-1] - 1.0
+            weight = np.where(mine, self.discount**age, 0)
+            at = (*(slice(None) for _ in self._worlds), place)
+            self.posterior.rebuild(z, reward, weight, at)
 
-    def predict(self, x: Tensor) -> Tensor:
+    def predict(self, x: Tensor, arm: Tensor | None = None) -> Tensor:
         """Predict the rewards of rows (..., n, d) for training; returns shape (..., n)."""
         if self.head == "explicit":
-            return super().predict(x)
+            return super().predict(x, arm)
         theta = torch.from_numpy(self.posterior.mean.astype(self.dtype))
         z = self.network.body(x)
         if self.joined:
@@ -218,8 +268,11 @@ class NeuralLinearAgent(NeuralAgent):
         """Return the embedding of the row played, as the choice saw it."""
         return self.embed(x[..., None, :])[..., 0, :]
 
-    def absorb(self, played: NDArray, reward: ArrayLike, trained: bool) -> None:
+    def absorb(
+        self, played: NDArray, at: tuple, reward: ArrayLike, trained: bool
+    ) -> None:
         """Add the embedding to A and b, unless they were just rebuilt with the new row among the others."""
         if not (trained and self.rebuild):
             z = played.astype(self.posterior.dtype)
-            self.posterior.learn(z, reward, discount=self.discount)
+            model = () if self.shared else at
+            self.posterior.learn(z, reward, model, discount=self.discount)

@@ -10,7 +10,7 @@ gradient for a feature".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -267,6 +267,7 @@ class NeuralUCBAgent(NeuralAgent):
     _learns = ("_uncertainty",)
 
     alpha: float = 0.1
+    shared: bool = field(default=True, init=False)
     _: KW_ONLY
     ridge: float = 1.0
     jacobian: str = "closed"
@@ -308,7 +309,7 @@ class NeuralUCBAgent(NeuralAgent):
         return JACOBIANS[self.jacobian](self.network, rows).numpy()
 
     @torch.no_grad()
-    def score_rows(self, x: NDArray) -> NDArray:
+    def score_rows(self, x: NDArray, at: tuple = ()) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
         rows = torch.from_numpy(x)
         jacobian = JACOBIANS[self.jacobian](self.network, rows)
@@ -320,7 +321,9 @@ class NeuralUCBAgent(NeuralAgent):
         rows = torch.from_numpy(x[..., None, :])
         return JACOBIANS[self.jacobian](self.network, rows)[..., 0, :]
 
-    def absorb(self, played: Tensor, reward: ArrayLike, trained: bool) -> None:
+    def absorb(
+        self, played: Tensor, at: tuple, reward: ArrayLike, trained: bool
+    ) -> None:
         """Add the gradients of the rows played to A."""
         self.uncertainty.learn(played)
 

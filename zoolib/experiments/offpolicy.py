@@ -29,16 +29,22 @@ See Chapter 5, "What would the other policy have earned?".
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._support.checks import as_array, as_ids, as_real, as_size, every_row
+from zoolib._support.checks import as_array, as_real, every_row
+from zoolib._support.labels import Labels
 from zoolib.agents.policies import as_policy
 from zoolib.experiments.estimates import Estimate, mean_interval
 from zoolib.models.posterior import RidgePosterior
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,16 +56,21 @@ class Log:
 
     Parameters
     ----------
-    arm : array_like of int, shape (n,)
-        What was shown, in 0 … n_arms - 1; at least two rows.
+    arm : array_like of int or labels, shape (n,)
+        What was shown; at least two rows. It is kept as a place, in 0 … K - 1.
     reward : array_like, shape (n,)
         What it earned.
     propensity : array_like, shape (n,)
         Probability, in (0, 1], with which the logging policy showed this arm to this visitor.
     version : array_like of int or str, shape (n,), or one for all rows
         The model that chose.
-    n_arms : int
-        Number of arms K that could have been shown.
+    n_arms : int, or sequence of hashable
+        Number K of arms that could have been shown, or their labels, in the order of a target's columns.
+
+    Attributes
+    ----------
+    arms : sequence
+        The labels, or 0, 1, …, K - 1.
 
     Examples
     --------
@@ -76,11 +87,14 @@ class Log:
     n_arms: int
 
     def __post_init__(self) -> None:
-        n_arms = as_size("n_arms", self.n_arms)
-        arm = np.array(self.arm)
-        if arm.ndim != 1 or len(arm) < 2:
+        arms = Labels("n_arms", self.n_arms)
+        if np.ndim(self.arm) == 0 or len(self.arm) < 2:
+            raise ValueError(
+                f"arm must have shape (n,), n >= 2: got {np.shape(self.arm)}"
+            )
+        arm = arms.places("arm", self.arm).copy()
+        if arm.ndim != 1:
             raise ValueError(f"arm must have shape (n,), n >= 2: got {arm.shape}")
-        arm = as_ids("arm", arm, n_arms)
         reward = as_array("reward", self.reward, arm.shape).astype(float)
         propensity = as_real("propensity", self.propensity, arm.shape)
         held = (propensity > 0) & (propensity <= 1)  # NaN is neither
@@ -91,10 +105,70 @@ class Log:
         for name, column in columns.items():
             column.setflags(write=False)
             object.__setattr__(self, name, column)
-        object.__setattr__(self, "n_arms", n_arms)
+        object.__setattr__(self, "arms", arms)
+        object.__setattr__(self, "n_arms", len(arms))
 
     def __len__(self) -> int:
         return len(self.arm)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        arm: str = "arm",
+        reward: str = "reward",
+        propensity: str = "propensity",
+        version: str | None = None,
+        n_arms: int | Sequence[Hashable] | None = None,
+    ) -> Log:
+        """Read a log from a table, such as a CSV file makes, by the names of its columns.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            One row for each visit.
+        arm, reward, propensity : str
+            Columns that hold what `Log` takes.
+        version : str, optional
+            Column of the model that chose; the rows are all of one, "log", if omitted.
+        n_arms : int, or sequence of hashable, optional
+            As for `Log`; the labels that were shown, in order, if omitted. Arms that could have been shown
+            and never were are then missing.
+        """
+        wanted = [arm, reward, propensity, *([version] if version else [])]
+        for name in wanted:
+            if name not in frame.columns:
+                raise ValueError(
+                    f"frame must have a column {name!r}: got {list(map(str, frame.columns))}"
+                )
+            if frame[name].isna().any():
+                row = int(np.flatnonzero(frame[name].isna())[0])
+                raise ValueError(
+                    f"column {name!r} must have no gaps: got one in row {row}"
+                )
+        shown = frame[arm].to_list()
+        return cls(
+            arm=shown,
+            reward=frame[reward].to_numpy(),
+            propensity=frame[propensity].to_numpy(),
+            version=frame[version].to_list() if version else "log",
+            n_arms=sorted(set(shown)) if n_arms is None else n_arms,
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the log as a table, with arms by their labels."""
+        import pandas as pd  # only for those who want a table
+
+        columns = {"arm": self.arms.of(self.arm), "reward": self.reward}
+        columns |= {"propensity": self.propensity, "version": self.version}
+        return pd.DataFrame(columns)
+
+    def where(self, rows: ArrayLike | slice) -> Log:
+        """Return some of the rows, at least two: by a slice, their numbers, or a boolean for each."""
+        names = ("arm", "reward", "propensity", "version")
+        arm, *rest = (getattr(self, name)[rows] for name in names)
+        return Log(self.arms.of(arm), *rest, n_arms=self.arms.setting())
 
     def of_version(self, version: int | str) -> Log:
         """Return the log if one model chose in all of its rows; refuse rows of another."""

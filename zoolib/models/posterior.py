@@ -198,16 +198,16 @@ class RidgePosterior(Stateful):
         r"""Predict rewards :math:`x^\top \hat\theta` of rows (..., d); returns shape (...)."""
         return np.vecdot(x, self._mean[at])
 
-    def width(self, x: ArrayLike) -> NDArray:
+    def width(self, x: ArrayLike, at: At = ()) -> NDArray:
         r"""Return :math:`\sqrt{x^\top A^{-1} x}` of rows (..., d); shape (...)."""
-        squared = np.vecdot(np.vecmat(x, self._A_inv), x)
+        squared = np.vecdot(np.vecmat(x, self._A_inv[at]), x)
         return np.sqrt(np.maximum(squared, 0))  # rounding may take it below
 
-    def predict_rows(self, x: ArrayLike) -> tuple[NDArray, NDArray]:
+    def predict_rows(self, x: ArrayLike, at: At = ()) -> tuple[NDArray, NDArray]:
         """Return predictions and widths, shapes (..., n), of n rows for each posterior, (..., n, d)."""
         x = np.asarray(x)
-        squared = np.vecdot(x @ self._A_inv, x)
-        return np.matvec(x, self._mean), np.sqrt(np.maximum(squared, 0))
+        squared = np.vecdot(x @ self._A_inv[at], x)
+        return np.matvec(x, self._mean[at]), np.sqrt(np.maximum(squared, 0))
 
     def sample(self, normals: ArrayLike, scale: float = 1.0) -> NDArray:
         r"""Draw weights from :math:`\mathcal{N}(\hat\theta, s^2 A^{-1})`.
@@ -275,7 +275,11 @@ class RidgePosterior(Stateful):
         self._mean[at] = mean
 
     def rebuild(
-        self, x: ArrayLike, reward: ArrayLike, weight: ArrayLike | None = None
+        self,
+        x: ArrayLike,
+        reward: ArrayLike,
+        weight: ArrayLike | None = None,
+        at: At = (),
     ) -> None:
         """Start from the prior and learn whole tables at once; refuses what `update_many` does.
 
@@ -283,20 +287,24 @@ class RidgePosterior(Stateful):
         ----------
         x, reward : array_like, shapes (..., n, d) and (..., n)
             The rows, and what they earned.
-        weight : array_like, shape (n,), optional
+        weight : array_like, shape (n,) or (..., n), optional
             How much each row counts, 0 or more; 1 if omitted.
+        at : tuple of indices, default ()
+            Which posteriors: an index into the leading axes, all if empty. The dots are what it leaves.
         """
-        x = as_array("x", x, (*self.shape, "n", self.n_features), self.dtype)
+        lead = self._mean[at].shape[:-1]
+        x = as_array("x", x, (*lead, "n", self.n_features), self.dtype)
         reward = as_array("reward", reward, x.shape[:-1], self.dtype)
         weighted = x
         if weight is not None:
-            weight = as_array("weight", weight, x.shape[-2:-1], self.dtype)
+            of_each = x.shape[:-1] if np.ndim(weight) > 1 else x.shape[-2:-1]
+            weight = as_array("weight", weight, of_each, self.dtype)
             if (weight < 0).any():
                 raise ValueError(f"weight must be 0 or more: got {weight.min()}")
-            weighted = weight[:, None] * x
-        A, b = self._prior_moments(self._prior_ridge, self._prior_mean)
-        self._solve((), A + weighted.mT @ x, b + np.vecmat(reward, weighted))
-        self._prior[...], self._factor[...] = self._prior_ridge, 1
+            weighted = weight[..., None] * x
+        A, b = self._prior_moments(self._prior_ridge[at], self._prior_mean[at])
+        self._solve(at, A + weighted.mT @ x, b + np.vecmat(reward, weighted))
+        self._prior[at], self._factor[at] = self._prior_ridge[at], 1
 
     def extend(
         self, n: int, mean: ArrayLike | None = None, ridge: float | None = None

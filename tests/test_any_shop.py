@@ -1,0 +1,543 @@
+"""Agents for any shop: labels, visitors of any kind, arms that come and go, and what is known of a visitor."""
+
+import copy
+import warnings
+from datetime import date
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from zoolib import (
+    Agent,
+    Context,
+    EnsembleAgent,
+    EpsilonGreedyAgent,
+    GuardedAgent,
+    HybridLinUCBAgent,
+    LinearAgent,
+    LinTSAgent,
+    LinUCBAgent,
+    MCDropoutAgent,
+    NeuralLinearAgent,
+    NeuralUCBAgent,
+    RandomAgent,
+    StaticAgent,
+    greedy,
+    offpolicy,
+    run_experiment,
+)
+from zoolib._support.state import to_bytes
+from zoolib.agents.policies import best_of_normals
+
+NAMES = ("leash", "kibble", ("bowl", 2), 7)
+K, D = len(NAMES), 3
+SMALL = {"hidden": (4,), "train_every": 5, "batch_size": 4, "buffer_size": 50}
+SEPARATE = {
+    "greedy": lambda arms, **o: LinearAgent(arms, D, **o),
+    "linucb": lambda arms, **o: LinUCBAgent(arms, D, **o),
+    "logit": lambda arms, **o: LinUCBAgent(arms, D, link="logit", **o),
+    "lints": lambda arms, **o: LinTSAgent(arms, D, 0.3, **o),
+    "epsilon": lambda arms, **o: EpsilonGreedyAgent(arms, D, 0.2, **o),
+    "neural-linear": lambda arms, **o: NeuralLinearAgent(
+        arms, D, shared=False, embedding_dim=3, rebuild=True, **SMALL, **o
+    ),
+    "neural-linear, thompson": lambda arms, **o: NeuralLinearAgent(
+        arms, D, shared=False, embedding_dim=3, policy="thompson", **SMALL, **o
+    ),
+    "ensemble": lambda arms, **o: EnsembleAgent(
+        arms, D, shared=False, n_members=3, **SMALL, **o
+    ),
+    "ensemble, thompson": lambda arms, **o: EnsembleAgent(
+        arms, D, shared=False, n_members=3, policy="thompson", **SMALL, **o
+    ),
+    "dropout": lambda arms, **o: MCDropoutAgent(
+        arms, D, shared=False, n_masks=3, **SMALL, **o
+    ),
+    "random": lambda arms, **o: RandomAgent(arms, **o),
+    "guarded": lambda arms, **o: GuardedAgent(LinTSAgent(arms, D, 0.3, **o), 0.1),
+}
+SHARED = {
+    "linucb": lambda arms: LinUCBAgent(arms, D, shared=True),
+    "hybrid": lambda arms: HybridLinUCBAgent(arms, D, own=[0]),
+    "neural-linear": lambda arms: NeuralLinearAgent(arms, D, embedding_dim=3, **SMALL),
+    "neural-ucb": lambda arms: NeuralUCBAgent(arms, D, **SMALL),
+    "guarded": lambda arms: GuardedAgent(LinTSAgent(arms, D, shared=True)),
+}
+each_separate = pytest.mark.parametrize("kind", SEPARATE)
+
+
+def normal(seed, *shape):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def taught(agent, n=30, arms=NAMES):
+    """An agent that has seen visitors, each by what is known of her."""
+    for step in range(n):
+        context = Context(f"visitor {step}", normal(step, D))
+        agent.update(context, arms[step % K], step % 3 / 2)
+    return agent
+
+
+@each_separate
+def test_labels_change_nothing_but_the_names(kind):
+    named, numbered = (
+        taught(SEPARATE[kind](NAMES)),
+        taught(SEPARATE[kind](K), arms=range(K)),
+    )
+    assert named.arms[:] == NAMES
+    assert list(numbered.arms[:]) == list(range(K))
+    for step in range(20):
+        context = Context(None, normal(100 + step, D))
+        place = numbered.select(context)
+        assert named.select(context) == NAMES[place]
+        assert np.array_equal(
+            named.propensities(context), numbered.propensities(context)
+        )
+        named.update(context, NAMES[place], 1.0)
+        numbered.update(context, place, 1.0)
+
+
+@each_separate
+def test_what_is_known_of_the_visitor_is_the_same_row_for_every_arm(kind):
+    alone, spread = (taught(SEPARATE[kind](K), arms=range(K)) for _ in range(2))
+    for step in range(12):
+        x = normal(200 + step, D)
+        one, rows = Context(None, x), Context(None, np.tile(x, (K, 1)))
+        shares = [
+            agent.propensities(seen) for agent, seen in ((alone, one), (spread, rows))
+        ]
+        assert shares[0].shape == (K,)
+        np.testing.assert_allclose(*shares, rtol=1e-5, atol=1e-6)
+        assert alone.select(one) == spread.select(rows)
+        alone.update(one, step % K, 1.0)
+        spread.update(rows, step % K, 1.0)
+
+
+@each_separate
+def test_arms_on_offer_are_judged_as_among_all(kind):
+    if kind in ("dropout", "ensemble, thompson", "neural-linear, thompson"):
+        pytest.skip("scores are drawn anew")
+    agent = taught(SEPARATE[kind](NAMES))
+    x, offered = normal(7, D), [7, "leash", ("bowl", 2)]
+    some, every = Context("s", x, arms=offered), Context("s", x)
+    assert {agent.select(some) for _ in range(30)} <= set(offered)
+    shares = agent.propensities(some)
+    assert shares.shape == (3,)
+    assert shares.sum() == pytest.approx(1)
+    allowed = np.array([name in offered for name in NAMES])
+    among_all = agent.propensities(every, allowed)
+    np.testing.assert_allclose(shares, among_all[[3, 0, 2]], atol=1e-3)
+    learns = copy.deepcopy(agent)
+    for one, context in ((agent, some), (learns, every)):
+        one.update(context, ("bowl", 2), 0.5)
+    assert to_bytes(agent.state()["learned"]) == to_bytes(learns.state()["learned"])
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_rows_of_arms_on_offer_are_judged_as_among_all(kind):
+    agent = SHARED[kind](NAMES)
+    for step in range(30):
+        agent.update(Context(step, normal(step, K, D)), NAMES[step % K], step % 3 / 2)
+    rows, places = normal(8, K, D), [3, 0]
+    some = Context("s", rows[places], arms=[NAMES[place] for place in places])
+    scores = agent.scores(Context("s", rows))
+    if kind != "guarded":
+        np.testing.assert_allclose(agent.scores(some), scores[places], rtol=1e-5)
+    assert agent.select(some) in (7, "leash")
+    learns = copy.deepcopy(agent)
+    agent.update(some, "leash", 1.0)
+    learns.update(Context("s", rows), "leash", 1.0)
+    ours, theirs = agent.state()["learned"], learns.state()["learned"]
+    assert to_bytes(ours) == to_bytes(theirs)
+
+
+@each_separate
+def test_several_visitors_are_several_decisions(kind):
+    agent, alone = (taught(SEPARATE[kind](NAMES)) for _ in range(2))
+    x = normal(9, 6, D)
+    ids = ["a", ("b", 1), 3, None, "e", 2.5]
+    together = Context(ids, x)
+    one_by_one = [Context(i, row) for i, row in zip(ids, x, strict=True)]
+    shares = agent.propensities(together)
+    assert shares.shape == (6, K)
+    if "dropout" not in kind and "guarded" not in kind:
+        each = np.array([alone.propensities(one) for one in one_by_one])
+        np.testing.assert_allclose(shares, each, rtol=1e-5, atol=1e-6)
+    chosen = agent.select(together)
+    assert chosen.shape == (6,)
+    assert set(chosen) <= set(NAMES)
+    arms, rewards = [NAMES[i % K] for i in range(6)], [0.0, 1.0] * 3
+    fresh, other = (taught(SEPARATE[kind](NAMES)) for _ in range(2))
+    fresh.update(together, arms, rewards)
+    for one, arm, reward in zip(one_by_one, arms, rewards, strict=True):
+        other.update(one, arm, reward)
+    same_state(fresh, other)
+
+
+def same_state(one, other):
+    """Compare what two agents predict: a log learnt at once differs by rounding."""
+    context = Context(None, normal(1, D))
+    agents = [getattr(agent, "agent", agent) for agent in (one, other)]
+    if not hasattr(agents[0], "posterior"):
+        assert to_bytes(one.state()["learned"]) == to_bytes(other.state()["learned"])
+        return
+    means = [agent.posterior.mean for agent in agents]
+    np.testing.assert_allclose(*means, rtol=1e-6, atol=1e-9)
+    assert context.features.shape == (1, D)
+
+
+@each_separate
+def test_a_saved_agent_knows_its_labels(kind, tmp_path):
+    agent = taught(SEPARATE[kind](NAMES))
+    agent.save(tmp_path / "agent")
+    again = Agent.load(tmp_path / "agent")
+    assert again.arms[:] == NAMES
+    assert repr(again) == repr(agent)
+    for step in range(10):
+        context = Context(step, normal(300 + step, D))
+        assert again.select(context) == agent.select(context)
+
+
+def test_labels_that_a_file_cannot_hold_are_named():
+    agent = LinUCBAgent([date(2026, 1, 1), "b"], D)
+    assert agent.select(Context(None, np.zeros(D))) in (date(2026, 1, 1), "b")
+    with pytest.raises(
+        TypeError, match="n_arms must be plain data to be saved: got date"
+    ):
+        agent.state()
+
+
+def test_labels_may_come_from_numpy_and_pandas():
+    series = pd.Series(["a", "b", "c"])
+    for names in (
+        series,
+        series.to_numpy(),
+        np.array(["a", "b", "c"]),
+        pd.Index(series),
+    ):
+        agent = LinUCBAgent(names, D, alpha=0)
+        assert agent.arms[:] == ("a", "b", "c")
+        agent.update(Context(None, np.ones(D)), np.str_("b"), 1.0)
+        assert agent.select(Context(None, np.ones(D))) == "b"
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_new_arms_bring_their_labels(shared):
+    agent = LinUCBAgent(["a", "b"], D, shared=shared)
+    agent.add_arms(["c", "d"])
+    assert (agent.n_arms, agent.arms[:]) == (4, ("a", "b", "c", "d"))
+    context = Context(None, normal(0, 4, D))
+    agent.update(context, "d", 1.0)
+    assert agent.select(context) in "abcd"
+    for arms, error, words in (
+        (1, TypeError, "arms must be labels .*got 1"),
+        (["e", "a"], ValueError, "arms must differ: got 'a' more than once"),
+        ([], ValueError, "number of arms must be at least 1"),
+        ("e", TypeError, "sequence of labels: got 'e'"),
+    ):
+        with pytest.raises(error, match=words):
+            agent.add_arms(arms)
+        assert agent.arms[:] == ("a", "b", "c", "d")
+    with pytest.raises(TypeError, match=r"a number for one that has none: got \['e'\]"):
+        LinUCBAgent(2, D).add_arms(["e"])
+
+
+@pytest.mark.parametrize(
+    ("arms", "error", "words"),
+    [
+        (["a", "a"], ValueError, "n_arms must differ: got 'a' more than once"),
+        ([], ValueError, "number of n_arms must be at least 1"),
+        (
+            "ab",
+            TypeError,
+            "n_arms must be a whole number or a sequence of labels: got 'ab'",
+        ),
+        (2.0, TypeError, "n_arms must be a whole number or a sequence"),
+        ([{}], TypeError, "n_arms must hold hashable labels: got {}"),
+        (0, ValueError, "n_arms must be at least 1"),
+    ],
+)
+def test_arms_are_checked(arms, error, words):
+    with pytest.raises(error, match=words):
+        LinUCBAgent(arms, D)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (
+            lambda a: a.update(Context(None, np.ones(D)), "bone", 1.0),
+            ValueError,
+            "arm must be one of 'leash', 'kibble', .*: got 'bone'",
+        ),
+        (
+            lambda a: a.update(Context(None, np.ones(D), ["leash", 7]), "kibble", 1.0),
+            ValueError,
+            "arm must be one of those on offer: got 'kibble'",
+        ),
+        (
+            lambda a: a.select(Context(None, np.ones(D), ["leash", "bone"])),
+            ValueError,
+            "context.arms must be one of .*: got 'bone'",
+        ),
+        (
+            lambda a: a.update(Context(None, np.ones((2, 1, D))), ["leash"], [1.0, 0]),
+            ValueError,
+            r"arm must have shape \(2,\): got \(1,\)",
+        ),
+        (
+            lambda a: a.select(Context(None, np.ones((2, D)))),
+            ValueError,
+            r"context.features must have shape \(4, 3\): got \(2, 3\)",
+        ),
+        (
+            lambda a: a.select(Context([1, 2], np.ones((2, 3, D)))),
+            ValueError,
+            r"context.features must have shape \(n, 4, 3\): got \(2, 3, 3\)",
+        ),
+        (
+            lambda a: a.select(Context(None, np.ones((2, D)), ["leash"])),
+            ValueError,
+            "features must have a row for each of 1 arms: got 2 rows",
+        ),
+        (
+            lambda a: a.propensities(Context(None, np.ones(D)), [True]),
+            ValueError,
+            r"allowed must leave an arm, and have shape \(4,\)",
+        ),
+        (
+            lambda a: a.update_many(np.ones((2, D)), ["leash"], [1.0, 0.0]),
+            ValueError,
+            r"arms must have shape \(2,\): got \(1,\)",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named_and_changes_nothing(call, error, words):
+    agent = taught(LinTSAgent(NAMES, D))
+    before = to_bytes(agent.state())
+    with pytest.raises(error, match=words):
+        call(agent)
+    assert to_bytes(agent.state()) == before
+
+
+def test_arms_on_offer_are_for_one_world():
+    agent = LinUCBAgent(2, D, n_worlds=2)
+    with pytest.raises(
+        ValueError, match=r"context\.arms are for an agent of one world"
+    ):
+        agent.select(Context([0, 1], np.ones((2, 1, D)), arms=[0]))
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_one_model_for_all_arms_refuses_the_visitor_alone(kind):
+    agent = SHARED[kind](NAMES)
+    for call in (agent.select, agent.propensities, lambda c: agent.update(c, 7, 1.0)):
+        with pytest.raises(
+            ValueError, match=r"known of the visitor alone.*shared=False"
+        ):
+            call(Context(None, np.ones(D)))
+
+
+@pytest.mark.parametrize("kind", sorted(SHARED.keys() - {"hybrid"}))
+@pytest.mark.parametrize("lead", [(), (2,)])
+def test_one_model_for_all_arms_warns_once_of_equal_rows(kind, lead):
+    agent = SHARED[kind](NAMES)
+    context = Context([1, 2] if lead else 1, np.ones((*lead, K, D)))
+    with pytest.warns(UserWarning, match="all arms have equal features.*shared=False"):
+        agent.select(context)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        agent.select(context)
+
+
+def test_separate_models_do_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        LinUCBAgent(K, D).select(Context(None, np.ones((K, D))))
+        LinUCBAgent(1, D, shared=True).select(Context(None, np.ones((1, D))))
+
+
+@pytest.mark.parametrize("kind", ["neural-linear", "ensemble", "dropout"])
+def test_a_head_for_each_arm_learns_what_each_arm_is_worth(kind):
+    """Who likes what depends on the visitor alone; one row for all arms tells."""
+    agent = SEPARATE[kind](["food", "toy"])
+    agent = type(agent)(
+        ["food", "toy"], 2, shared=False, hidden=(16,), train_every=10, n_batches=10
+    )
+    rng = np.random.default_rng(0)
+    for _ in range(400):
+        dog = int(rng.integers(2))
+        arm = ("food", "toy")[rng.integers(2)]
+        liked = (arm == "toy") == bool(dog)
+        agent.update(
+            Context(None, np.eye(2)[dog]), arm, float(rng.random() < 0.1 + 0.8 * liked)
+        )
+    for dog in range(2):
+        shares = [agent.select(Context(None, np.eye(2)[dog])) for _ in range(20)]
+        assert shares.count(("food", "toy")[dog]) >= 17
+
+
+@pytest.mark.parametrize("kind", ["neural-linear", "ensemble", "dropout"])
+def test_heads_of_worlds_in_step_go_as_each_would_alone(kind):
+    def make(**options):
+        return SEPARATE[kind](50, **options)
+
+    history = run_experiment(
+        {"own": make(n_worlds=2)}, [3, 5], 40, make_features=Three, progress=False
+    )
+    for w, seed in enumerate((3, 5)):
+        alone = run_experiment(
+            {"own": make()}, [seed], 40, make_features=Three, progress=False
+        )
+        assert (alone.arm[0, 0] == history.arm[0, w]).mean() > 0.9
+
+
+class Three:
+    """Three features for each product and visitor."""
+
+    n_features = D
+
+    def __init__(self, worlds):
+        self.n = worlds[0].n_products
+
+    def transform(self, users):
+        grid = np.add.outer(users, np.arange(self.n))
+        return np.stack([np.sin(grid), np.cos(grid), np.ones(grid.shape)], axis=-1)
+
+
+def test_a_posterior_for_each_arm_has_an_explicit_head():
+    with pytest.raises(
+        ValueError, match='head must be "explicit" where each arm has its own'
+    ):
+        NeuralLinearAgent(2, D, shared=False, head="posterior")
+
+
+def test_a_table_teaches_the_heads_of_its_arms():
+    agent = NeuralLinearAgent(NAMES, D, shared=False, discount=0.9, embedding_dim=2)
+    x, reward = normal(0, 40, D), np.random.default_rng(1).random(40)
+    arm = [NAMES[i] for i in np.random.default_rng(2).integers(K, size=40)]
+    agent.fit(x, reward, epochs=2, arm=arm)
+    for place, name in enumerate(NAMES):
+        mine = np.array([one == name for one in arm])
+        z, weight = (
+            agent.embed(x.astype(np.float32))[mine],
+            0.9 ** np.arange(mine.sum())[::-1],
+        )
+        A = np.eye(z.shape[1]) + (weight[:, None] * z).T @ z
+        np.testing.assert_allclose(agent.posterior.A[place], A, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="arm must be one of"):
+        agent.fit(x, reward, arm=["bone"] * 40)
+
+
+def test_static_tables_may_offer_some_arms():
+    agent = StaticAgent([[0.1, 0.9, 0.5]])
+    assert agent.select(Context(0, np.ones(1), arms=[2, 0])) == 2
+
+
+def test_who_is_best_of_normal_numbers():
+    rng = np.random.default_rng(4)
+    for k in (2, 5, 50):
+        mean, deviation = (
+            rng.uniform(0, 0.6, (3, k)),
+            10 ** rng.uniform(-2.5, -0.3, (3, k)),
+        )
+        allowed = rng.random((3, k)) < 0.8
+        allowed[:, 0] = True
+        found = best_of_normals(mean, deviation, allowed)
+        drawn = mean + deviation * rng.standard_normal((100_000, 3, k))
+        shares = greedy(np.where(allowed, drawn, -np.inf)).mean(axis=0)
+        error = np.sqrt(found * (1 - found) / 100_000)
+        assert (abs(found - shares) < 5 * error + 1e-3).all()
+        assert (found[~allowed] == 0).all()
+        assert found.sum(axis=-1) == pytest.approx(1)
+    # Two numbers have a formula; numbers without deviation tie or win.
+    two = best_of_normals(np.array([0.5, 0.3]), np.array([0.1, 0.2]), np.ones(2, bool))
+    assert two[0] == pytest.approx(stats.norm.cdf(0.2 / np.sqrt(0.05)), abs=1e-5)
+    sure = best_of_normals(np.array([0.5, 0.5, 0.1]), np.zeros(3), np.ones(3, bool))
+    np.testing.assert_allclose(sure, [0.5, 0.5, 0], atol=1e-9)
+
+
+FRAME = pd.DataFrame(
+    {
+        "product": ["kibble", "leash", "kibble"],
+        "clicked": [1, 0, 1],
+        "p": [0.5, 0.25, 0.5],
+        "model": ["v1", "v1", "v2"],
+    }
+)
+COLUMNS = {"arm": "product", "reward": "clicked", "propensity": "p"}
+
+
+def test_a_log_comes_from_a_table_and_goes_back():
+    log = offpolicy.Log.from_frame(
+        FRAME, version="model", n_arms=["leash", "kibble"], **COLUMNS
+    )
+    assert log.arm.tolist() == [1, 0, 1]
+    assert log.arms[:] == ("leash", "kibble")
+    assert offpolicy.ips(log, np.full((3, 2), 0.5)).mean == pytest.approx(2 / 3)
+    table = log.to_frame()
+    assert table["arm"].tolist() == FRAME["product"].tolist()
+    assert table["version"].tolist() == FRAME["model"].tolist()
+    again = offpolicy.Log.from_frame(table, version="version", n_arms=log.arms[:])
+    assert again.arm.tolist() == log.arm.tolist()
+    some = log.where([0, 2])
+    assert (some.arm.tolist(), some.arms[:]) == ([1, 1], ("leash", "kibble"))
+    assert log.where(slice(2)).to_frame().equals(table[:2])
+    assert len(log.where(np.array([True, False, True]))) == 2
+    seen = offpolicy.Log.from_frame(FRAME, **COLUMNS)
+    assert seen.arms[:] == ("kibble", "leash")
+    assert set(seen.version) == {"log"}
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "error", "words"),
+    [
+        (
+            {},
+            {"arm": "item"},
+            ValueError,
+            r"frame must have a column 'item': got \['product'",
+        ),
+        (
+            {"p": [0.5, np.nan, 0.5]},
+            {},
+            ValueError,
+            "column 'p' must have no gaps: got one in row 1",
+        ),
+        (
+            {"p": [0.5, 0.0, 0.5]},
+            {},
+            ValueError,
+            r"propensity must lie in \(0, 1\]: got 0.0 in row 1",
+        ),
+        (
+            {"p": [0.5, 1.5, 0.5]},
+            {},
+            ValueError,
+            r"propensity must lie in \(0, 1\]: got 1.5",
+        ),
+        ({"clicked": ["y", "n", "y"]}, {}, TypeError, "reward must hold real numbers"),
+        (
+            {},
+            {"n_arms": ["leash", "bowl"]},
+            ValueError,
+            "arm must be one of 'leash', 'bowl': got 'kibble'",
+        ),
+    ],
+)
+def test_a_table_that_is_no_log_is_refused(change, options, error, words):
+    with pytest.raises(error, match=words):
+        offpolicy.Log.from_frame(FRAME.assign(**change), **COLUMNS | options)
+
+
+def test_a_history_is_a_table_too():
+    history = run_experiment({"chance": RandomAgent(50)}, [4, 2], 5, progress=False)
+    table = history.to_frame()
+    assert len(table) == 10
+    assert table["seed"].tolist() == [4] * 5 + [2] * 5
+    row = table.iloc[7]
+    assert row["arm"] == history.arm[0, 1, 2]
+    assert row["persona"] == history.personas[history.persona[1, 2]]
+    assert row["optimal_reward"] == history.optimal_reward[0, 1, 2]
