@@ -97,7 +97,7 @@ class GuardedAgent(Agent):
 
     @property
     def exposure(self) -> NDArray[np.int64]:
-        """How many recent visits went to each group: a row for each segment, with worlds behind their axis."""
+        """How many recent visits went to each group, a row for each segment, with worlds behind their axis."""
         shape = (*self._shape[:-1], *self._n_of_each)
         segment, group = self._recent[: self._n_recent].swapaxes(0, 1)
         cells = np.ravel_multi_index((*self._worlds, segment, group), shape)

@@ -357,7 +357,7 @@ class RidgePosterior(Stateful):
 
     @property
     def prior(self) -> NDArray:
-        """The part of A that is prior, shape (...): the ridge, less what was forgotten of it; a copy."""
+        """The part of A that is prior, shape (...), the ridge, less what was forgotten of it; a copy."""
         return self._prior.copy()
 
 
