@@ -140,5 +140,6 @@ def learns_from_rewards_alone(agent: Agent) -> bool:
     shape = agent.n_arms, agent.n_features
     before = Model(agent, 0).to_bytes()
     twin = Model.from_bytes(before, 0, np.random.SeedSequence(0))
-    twin.agent.propensities(Context(NOBODY, np.zeros(shape, np.float32)))
+    rows = np.random.default_rng(0).random(shape, np.float32)
+    twin.agent.propensities(Context(NOBODY, rows))
     return twin.to_bytes() == before
