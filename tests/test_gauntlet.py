@@ -413,7 +413,7 @@ def test_ctrl_c_in_the_terminal_keeps_what_was_finished(tmp_path):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         process = subprocess.Popen(
-            [*COMMAND, "--steps", "200000", "--agents", "random", "--json", path],
+            [*COMMAND, "--steps", "60000", "--agents", "random", "--json", path],
             cwd=ROOT,
             env=os.environ | {"TQDM_DISABLE": "0"},
             stdout=subprocess.PIPE,
@@ -425,7 +425,7 @@ def test_ctrl_c_in_the_terminal_keeps_what_was_finished(tmp_path):
     with process:
         try:
             # The bar shows steps done, not each of them.
-            read_until(process.stderr, r"([5-9]\d\d|[1-9]\d{3,4})/200000")
+            read_until(process.stderr, r"([5-9]\d\d|[1-9]\d{3,4})/60000")
             process.send_signal(signal.SIGINT)
             out, error = process.communicate(timeout=300)
         finally:
@@ -433,7 +433,7 @@ def test_ctrl_c_in_the_terminal_keeps_what_was_finished(tmp_path):
     assert process.returncode == 130
     said = strict(path.read_text())
     assert said["interrupted"] is True
-    assert 500 <= said["steps"] < 200_000
-    told = f"interrupted after {said['steps']:,} of 200,000 steps"
+    assert 500 <= said["steps"] < 60_000
+    told = f"interrupted after {said['steps']:,} of 60,000 steps"
     assert told in error
     assert out.splitlines()[1].startswith("random")
