@@ -166,7 +166,7 @@ class Agent(Stateful):
         return self._best(scores, self._uniform(context))
 
     def draws(self, context: Context, n: int) -> NDArray:
-        """Return n draws of the scores, shape (n, *shape of the scores).
+        """Return n draws of the scores, along a new first axis.
 
         Where they can come out in a few ways only, each equally likely, all of these are returned instead:
         here the only one.

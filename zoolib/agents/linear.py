@@ -307,7 +307,7 @@ class LinTSAgent(LinearAgent):
         return self.draws(context, 1)[0]
 
     def draws(self, context: Context, n: int) -> NDArray:
-        """Return the scores of n independent draws, shape (n, *shape of the scores)."""
+        """Return the scores of n independent draws, along a new first axis."""
         if self.shared:
             rows, spread = self._lookalikes(self._features(context))
             normals = self._normals(context, n, self.n_features)

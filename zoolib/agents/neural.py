@@ -136,7 +136,7 @@ class NeuralAgent(Agent):
 
     @property
     def n_outputs(self) -> int:
-        """Numbers that the network predicts from a row: one, or one for each arm."""
+        """How many numbers the network predicts from a row, one or one for each arm."""
         return 1 if self.shared else self.n_arms
 
     def make_memory(self, n_weights: int = 0) -> ReplayBuffer:
