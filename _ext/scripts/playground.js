@@ -329,7 +329,8 @@ Interactive.register("playground", (figure, data) => {
     const where = wanted > 1
       ? `${done} of ${wanted} worlds played, from world ${seed} on. ${said}, mean [95% interval]`
       : `World ${seed}, visit ${number(steps)} of ${number(games[0].length)}. ${said}`;
-    const now = steps < EVERY ? `World ${seed} is ready: press Play.` : `${where}: ${ends(record())}.`;
+    const ready = playing ? `World ${seed} begins.` : `World ${seed} is ready: press Play.`;
+    const now = steps < EVERY ? ready : `${where}: ${ends(record())}.`;
     say(before ? `${now} Before, paler: ${ends(before)}.` : now);
   }
 

@@ -25,8 +25,7 @@ class Context:
 
     Features come in two conventions. Rows for the arms, (n_arms, d), say what is known of each arm for
     this visitor: one shared model can tell arms apart by them. What is known of the visitor alone, (d,),
-    is the same for every arm: it takes a model for each arm. See "Which agent?" in the part "Your own
-    shop".
+    is the same for every arm: it takes a model for each arm. See "Quickstart" in the part "Your own shop".
 
     Parameters
     ----------
