@@ -21,6 +21,7 @@ EXPECTED = {
     "counterfactual": "glossary",
     "crash": "production",
     "CTR": "static-recommender",
+    "digits": "digits",
     "discount": "linucb",
     "disjoint": "linucb",
     "doubly robust": "production",
