@@ -200,6 +200,43 @@ def test_a_saved_agent_knows_its_labels(kind, tmp_path):
         assert again.select(context) == agent.select(context)
 
 
+def test_labels_of_an_agent_serve_another_and_a_log():
+    agent = LinUCBAgent(NAMES, D)
+    assert list(agent.arms) == list(NAMES)
+    assert repr(agent.arms) == repr(NAMES)
+    assert LinUCBAgent(agent.arms, D).arms[:] == NAMES
+    assert LinUCBAgent(LinUCBAgent(3, D).arms, D).select(Context(0, np.eye(3))) in (
+        0,
+        1,
+        2,
+    )
+    log = offpolicy.Log([7, "leash"], [1, 0], [0.5, 0.5], 1, n_arms=agent.arms)
+    assert log.arm.tolist() == [3, 0]
+
+
+def test_columns_of_a_table_are_visitors_features_arms_and_rewards():
+    table = pd.DataFrame(normal(0, 6, D), columns=["x", "y", "z"])
+    table["session"], table["clicked"] = list("abcdef"), [0, 1] * 3
+    table["product"] = [NAMES[i % 2] for i in range(6)]
+    agent, other = LinUCBAgent(NAMES, D), LinUCBAgent(NAMES, D)
+    later = table[2:]  # its index does not begin at 0
+    x = later[["x", "y", "z"]]
+    for ids in (
+        later["session"],
+        pd.Index(later["session"]),
+        later["session"].tolist(),
+    ):
+        context = Context(ids, x)
+        assert context.user_id.tolist() == list("cdef")
+        assert agent.propensities(context).shape == (4, K)
+    agent.update(Context(later["session"], x), later["product"], later["clicked"])
+    other.update_many(x, later["product"], later["clicked"])
+    learnt = np.zeros((K, D))
+    learnt[1] = x.to_numpy()[1::2].sum(axis=0)  # only kibble was clicked
+    np.testing.assert_allclose(agent.posterior.b, learnt, atol=1e-12)
+    np.testing.assert_allclose(other.posterior.b, learnt, atol=1e-12)
+
+
 def test_labels_that_a_file_cannot_hold_are_named():
     agent = LinUCBAgent([date(2026, 1, 1), "b"], D)
     assert agent.select(Context(None, np.zeros(D))) in (date(2026, 1, 1), "b")
@@ -291,6 +328,21 @@ def test_arms_are_checked(arms, error, words):
             lambda a: a.select(Context(None, np.ones((2, D)))),
             ValueError,
             r"context.features must have shape \(4, 3\): got \(2, 3\)",
+        ),
+        (
+            lambda a: a.select(Context(None, np.ones((6, D)))),
+            ValueError,
+            r"shape \(4, 3\): got \(6, 3\). Several visitors need their ids, as a list",
+        ),
+        (
+            lambda a: a.select(Context("s", np.ones(D + 1))),
+            ValueError,
+            r"context.features must have shape \(3,\): got \(4,\)$",
+        ),
+        (
+            lambda a: a.select(Context(["s", "t"], np.ones((2, D + 1)))),
+            ValueError,
+            r"context.features must have shape \(n, 3\): got \(2, 4\)$",
         ),
         (
             lambda a: a.select(Context([1, 2], np.ones((2, 3, D)))),

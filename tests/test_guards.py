@@ -307,6 +307,36 @@ def test_select_draws_from_the_propensities():
             one.update(context, arm, 1.0)
 
 
+@pytest.mark.parametrize("n", [None, 4])
+def test_decide_chooses_as_select_and_says_how_probable_that_was(n):
+    names = ["leash", ("bowl", 2), "hay", 7, "cage"]
+    chosen, decided = (GuardedAgent(LinTSAgent(names, 2), 0.3) for _ in range(2))
+    for step in range(30):
+        x = np.random.default_rng(step).normal(size=(2,) if n is None else (n, 2))
+        offered = names[::-2] if step % 2 else None
+        context = Context(None if n is None else list(range(n)), x, offered)
+        policy = decided.propensities(context)
+        arm, propensity = decided.decide(context)
+        assert np.array_equal(arm, chosen.select(context))
+        columns = names if offered is None else offered
+        if n is None:
+            assert type(propensity) is float
+            assert propensity == policy[columns.index(arm)]
+        else:
+            at = [columns.index(one) for one in arm]
+            assert propensity.tolist() == policy[range(n), at].tolist()
+        for one in (chosen, decided):
+            one.update(context, arm, 1.0 if n is None else np.ones(n))
+
+
+def test_decide_in_worlds_in_step_gives_each_its_propensity():
+    guard = GuardedAgent(StaticAgent(np.eye(3)[None].repeat(2, axis=0)), 0.3)
+    for _ in range(20):
+        arm, propensity = guard.decide(bare(np.array([1, 2]), 3))
+        expected = np.where(arm == [1, 2], 0.8, 0.1)
+        np.testing.assert_allclose(propensity, expected)
+
+
 @pytest.mark.parametrize("uniform", [0.0, 0.35, np.nextafter(1, 0)])
 @pytest.mark.parametrize(
     ("given", "arms"),

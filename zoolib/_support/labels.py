@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from numbers import Integral
 
 import numpy as np
@@ -18,7 +18,7 @@ class Labels:
     ----------
     name : str
         What the arms came as, for errors.
-    arms : int, or sequence of hashable
+    arms : int, or sequence of hashable, or Labels
         Their number, or their labels, no two alike.
 
     Attributes
@@ -27,8 +27,10 @@ class Labels:
         The labels.
     """
 
-    def __init__(self, name: str, arms: int | Sequence[Hashable]) -> None:
+    def __init__(self, name: str, arms: int | Sequence[Hashable] | Labels) -> None:
         self.names, self._places = None, {}
+        if isinstance(arms, Labels):
+            arms = arms.setting()
         if isinstance(arms, Integral):
             self._n = as_size(name, arms)
             return
@@ -48,6 +50,12 @@ class Labels:
     def __getitem__(self, place: int | slice) -> Hashable:
         """Return the label at a place, or those of a slice."""
         return (range(self._n) if self.names is None else self.names)[place]
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self[:])
+
+    def __repr__(self) -> str:
+        return repr(self[:])
 
     def setting(self) -> int | list[Hashable]:
         """Return what makes the same labels again."""

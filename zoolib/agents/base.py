@@ -30,8 +30,8 @@ class Context:
     Parameters
     ----------
     user_id : hashable, or None, or a list or array of n of them
-        The visitor, if anybody asks. A list makes n decisions at once; agents that play W worlds in step
-        take one visitor for each world.
+        The visitor, if anybody asks. A list, or a column of a table, makes n decisions at once; agents that
+        play W worlds in step take one visitor for each world.
     features : array_like
         Rows for the arms, shape (n_arms, d), or what is known of the visitor, shape (d,); for several
         visitors (n, n_arms, d) or (n, d). Without ids, three axes are several visitors. Not copied: do
@@ -431,11 +431,15 @@ class Agent(Stateful):
         worlds = self._shape[:-1]
         if n not in (1, k) or d not in (None, width) or (worlds and lead != worlds):
             wanted = (*(worlds or ("n",) * len(lead)), k, "d" if d is None else d)
-            raise ValueError(
-                f"context.features must have shape {wanted}: got {features.shape}".replace(
-                    "'", ""
-                )
-            )
+            got, hint = features.shape, ""
+            if (
+                n == 1 < k and not self.shared
+            ):  # of the visitor alone, as they were given
+                wanted, got = (*wanted[:-2], wanted[-1]), (*lead, width)
+            elif n not in (1, k) and context.user_id is None and not lead:
+                hint = ". Several visitors need their ids, as a list"
+            shapes = f"{wanted}: got {got}".replace("'", "")
+            raise ValueError(f"context.features must have shape {shapes}{hint}")
         if self.shared and n < k:
             raise ValueError(
                 f"context.features must have a row for each of {k} arms: got one, what is known of the visitor "
@@ -455,6 +459,8 @@ def _visitors(user_id: Hashable | ArrayLike) -> Hashable | NDArray:
     if isinstance(user_id, list):
         whole = all(isinstance(one, int | np.integer) for one in user_id)
         user_id = np.array(user_id) if whole else as_objects(user_id)
+    elif hasattr(user_id, "__array__") and not isinstance(user_id, np.generic):
+        user_id = np.asarray(user_id)  # a column of a table, too
     if isinstance(user_id, np.ndarray):
         if user_id.ndim > 1:
             raise ValueError(

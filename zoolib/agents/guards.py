@@ -8,7 +8,7 @@ caps".
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -137,6 +137,21 @@ class GuardedAgent(Agent):
     def choose(self, context: Context) -> int | NDArray[np.int64]:
         """Draw an arm from the propensities."""
         return self.draw(self.propensities(context))
+
+    def decide(self, context: Context) -> tuple[Hashable | NDArray, float | NDArray]:
+        """Choose as `select` does, and return the arm together with the propensity to log.
+
+        Returns
+        -------
+        arm : int or label, or ndarray of them, shape (n,) or (W,)
+        propensity : float, or ndarray, shape (n,) or (W,)
+            Probability with which it was drawn.
+        """
+        policy = self.propensities(context)
+        place = self.draw(policy)
+        of_place = np.take_along_axis(policy, np.expand_dims(place, -1), axis=-1)
+        propensity = of_place[..., 0] if np.ndim(place) else float(of_place[0])
+        return self._name(context, place), propensity
 
     def draw(self, propensities: NDArray[np.float64]) -> int | NDArray[np.int64]:
         """Draw an arm from given propensities, for a caller who logs them; return its place among them."""
