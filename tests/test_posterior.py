@@ -1011,7 +1011,9 @@ def test_files_that_are_cut_or_foreign_are_refused(tmp_path):
     empty = to_bytes({})
     for blob in (b"", b"x" * 100, whole[:-1], whole[:200], bytes(flipped), empty):
         path.write_bytes(blob)
-        with pytest.raises(ValueError, match=r"bytes of a state|'class'"):
+        with pytest.raises(
+            ValueError, match=r"path .*bytes of a state.*got 'posterior' \(|'class'"
+        ):
             RidgePosterior.load(path)
     with pytest.raises(FileNotFoundError):
         RidgePosterior.load(tmp_path / "none")

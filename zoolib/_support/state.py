@@ -142,7 +142,14 @@ class Stateful(Learner):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Return an object from a file that `save` wrote."""
-        return cls.from_state(from_bytes(Path(path).read_bytes()))
+        try:
+            state = from_bytes(Path(path).read_bytes())
+        except ValueError as error:
+            raise ValueError(
+                "path must hold the bytes of a state, as save wrote them: "
+                f"got {Path(path).name!r} ({error.__cause__})"
+            ) from error
+        return cls.from_state(state)
 
 
 def to_bytes(state: dict) -> bytes:
