@@ -432,9 +432,7 @@ class Agent(Stateful):
         if n not in (1, k) or d not in (None, width) or (worlds and lead != worlds):
             wanted = (*(worlds or ("n",) * len(lead)), k, "d" if d is None else d)
             got, hint = features.shape, ""
-            if (
-                n == 1 < k and not self.shared
-            ):  # of the visitor alone, as they were given
+            if n == 1 < k and not self.shared:  # the visitor's, as they were given
                 wanted, got = (*wanted[:-2], wanted[-1]), (*lead, width)
             elif n not in (1, k) and context.user_id is None and not lead:
                 hint = ". Several visitors need their ids, as a list"
