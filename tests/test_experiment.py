@@ -419,7 +419,7 @@ def test_agents_see_a_plain_context_unless_they_say_that_they_cheat(n_worlds, ch
         assert type(context) is (RevealedContext if cheats else Context)
         public = {name for name in dir(context) if not name.startswith("_")}
         truth = {"expected_reward"} if cheats else set()
-        assert public == {"features", "of_world", "user_id"} | truth
+        assert public == {"arms", "features", "of_world", "user_id"} | truth
         assert {name.lstrip("_") for name in vars(context)} <= public
         users = history.user[:, step]
         assert np.array_equal(context.user_id, users[w])

@@ -128,7 +128,7 @@ def test_prose_keeps_its_voice(page):
 def test_every_figure_has_a_name_a_caption_and_alt_text(page):
     cells = re.findall(r"```\{code-cell\}.*?\n(.*?)\n```", page.read_text(), flags=re.S)
     drawing = [cell for cell in cells if "plt.subplots" in cell]
-    assert drawing
+    assert drawing or "plt." not in page.read_text()
     for cell in drawing:
         assert all(
             word in cell.split("---")[1] for word in ("alt:", "name:", "caption:")

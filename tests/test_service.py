@@ -230,7 +230,10 @@ def dropout(k, d, seed):
 
 
 def guarded(k, d, seed, **options):
-    return GuardedAgent(LinTSAgent(k, d, seed=seed), floor=0.1, seed=seed, **options)
+    draws = LinTSAgent(
+        k, d, shared=True, seed=seed
+    )  # when it is asked for propensities
+    return GuardedAgent(draws, floor=0.1, seed=seed, **options)
 
 
 @pytest.mark.parametrize("make_agent", [dropout, guarded])

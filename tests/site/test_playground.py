@@ -63,8 +63,8 @@ class Recorded:
     def __init__(self, uniforms):
         self.uniforms, self.drawn, self.normal = uniforms, [], []
 
-    def next(self):
-        self.drawn.append(float(self.uniforms.next()))
+    def next(self, n=None):
+        self.drawn.append(float(self.uniforms.next(n)))
         return np.float64(self.drawn[-1])
 
     def normals(self, n):

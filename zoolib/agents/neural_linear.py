@@ -49,7 +49,7 @@ class EmbeddingWithHead(nn.Module):
         self.head = MLP((sizes[-1], n_outputs), generators)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Predict rewards of rows (..., n, d); returns shape (..., n, n_outputs)."""
+        """Predict rewards of rows (..., n, d); returns shape (..., n, 1) or (..., n, K)."""
         return self.head(self.body(x))
 
 

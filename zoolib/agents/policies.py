@@ -67,13 +67,13 @@ def greedy(scores: ArrayLike) -> NDArray[np.float64]:
 def best_of_normals(
     mean: NDArray, deviation: NDArray, allowed: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    r"""Return how probable each of K independent normal numbers is to be the largest: Thompson's policy.
+    """Return how probable each of K independent normal numbers is to be the largest: Thompson's policy.
 
-    With distribution functions :math:`\Phi_a`, number a is the largest with probability
-    :math:`\int \prod_{b \ne a} \Phi_b(t)\, d\Phi_a(t)`. The integral is taken by the trapezoidal rule. Its
-    nodes lie where the numbers are and the largest can be, as many for each number, so that narrow ones
-    are seen beside wide ones. Errors of up to 1e-5 were found for two numbers and 5e-4 for 50 to 200, whose
-    deviations differed up to 150-fold.
+    Number a is the largest with the integral, over its distribution, of the probability that all others are
+    smaller: a product of normal distribution functions. The trapezoidal rule takes it. Its nodes lie where
+    the numbers are and the largest can be, as many for each number, so that narrow ones are seen beside wide
+    ones. Errors of up to 1e-5 were found for two numbers and 5e-4 for 50 to 200, whose deviations differed
+    up to 150-fold.
 
     Parameters
     ----------
