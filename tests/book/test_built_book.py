@@ -69,7 +69,7 @@ def test_styles_fetch_nothing_from_another_host():
 def test_figures_come_in_both_themes_with_alt_text_and_caption(page):
     html = soup(HTML / "chapters" / f"{page.stem}.html")
     drawn = html.select("div.cell_output img")
-    assert drawn
+    assert drawn or "plt." not in page.read_text()
     for figure in html.find_all("figure"):
         pictures = figure.find_all("img")
         assert [picture["class"] for picture in pictures] == [
@@ -86,7 +86,7 @@ def test_figures_come_in_both_themes_with_alt_text_and_caption(page):
 def test_every_claim_of_the_chapters_is_on_the_page_of_claims():
     text = "".join(page.read_text() for page in chapters())
     made = re.findall(r'^claim\("(\w+)"', text, flags=re.M)
-    in_loops = tuple(re.findall(r'^    claim\(f"(\w+_)\{', text, flags=re.M))
+    in_loops = tuple(re.findall(r'^ +claim\(f"(\w+_)\{', text, flags=re.M))
     html = soup(HTML / "chapters" / "claims.html")
     rows = html.select("table.claims tbody tr")
     keys = [row["id"].removeprefix("claim-").replace("-", "_") for row in rows]
