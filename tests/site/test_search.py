@@ -63,7 +63,6 @@ EXPECTED = {
     "Open Bandit Dataset": "real-clicks",
     "optimism": "linucb",
     "overfitting": "practice",
-    "own data": "quickstart",
     "position bias": "production",
     "posterior": "linucb",
     "propensity": "production",
