@@ -135,6 +135,18 @@ def test_arms_on_offer_are_judged_as_among_all(kind):
     assert to_bytes(agent.state()["learned"]) == to_bytes(learns.state()["learned"])
 
 
+@pytest.mark.parametrize("kind", ["linucb", "neural-linear", "ensemble"])
+@pytest.mark.parametrize("lead", [(), (2,)])
+def test_rows_on_offer_reach_the_models_of_their_arms(kind, lead):
+    agent = taught(SEPARATE[kind](NAMES))
+    rows, places = normal(8, *lead, K, D), [3, 0]
+    ids = ["a", "b"] if lead else "a"
+    offered = [NAMES[place] for place in places]
+    some = agent.scores(Context(ids, rows[..., places, :], arms=offered))
+    every = agent.scores(Context(ids, rows))
+    np.testing.assert_allclose(some, every[..., places], rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("kind", SHARED)
 def test_rows_of_arms_on_offer_are_judged_as_among_all(kind):
     agent = SHARED[kind](NAMES)

@@ -17,7 +17,7 @@ from zoolib._support.checks import Seed, as_array, as_seeds, as_size
 from zoolib._support.generators import Uniforms
 from zoolib._support.labels import Labels, as_objects
 from zoolib._support.state import Stateful
-from zoolib.agents.policies import greedy, tied
+from zoolib.agents.policies import best_of_normals, greedy, tied
 
 
 class Context:
@@ -180,9 +180,10 @@ class Agent(Stateful):
     ) -> NDArray[np.float64]:
         r"""Return how probable `select` is to choose each arm.
 
-        Where no formula is known, they are estimated by the share of draws that each arm wins, with a
-        standard error of :math:`\sqrt{p (1 - p) / n}`. Whoever logs propensities then samples the arm
-        from them, and the log is exact: see Chapter 5, "What a log line must hold".
+        Where draws of the scores are independent normal numbers, as those of Thompson's rule with a model for
+        each arm are, by quadrature: see `best_of_normals`. Else they are estimated by the share of draws
+        that each arm wins, with a standard error of :math:`\sqrt{p (1 - p) / n}`. Whoever logs propensities
+        then samples the arm from them, and the log is exact: see Chapter 5, "What a log line must hold".
 
         Parameters
         ----------
@@ -197,9 +198,15 @@ class Agent(Stateful):
         ndarray, shape (n_arms,), (n, n_arms) or (W, n_arms)
             Each decision's sum to 1.
         """
-        allowed = self._mask(context, allowed)
-        draws = self.draws(context, as_size("n_draws", n_draws))
+        allowed, n_draws = self._mask(context, allowed), as_size("n_draws", n_draws)
+        if (normal := self._independent(context)) is not None:
+            return best_of_normals(*normal, allowed)
+        draws = self.draws(context, n_draws)
         return greedy(np.where(allowed, draws, -np.inf)).mean(axis=0)
+
+    def _independent(self, context: Context) -> tuple[NDArray, NDArray] | None:
+        """Return means and deviations of the scores, if they are drawn as independent normal numbers."""
+        return None
 
     def update(self, context: Context, arm: ArrayLike, reward: ArrayLike) -> None:
         """Learn from the arm played, and from nothing else.

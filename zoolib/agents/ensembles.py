@@ -90,20 +90,20 @@ class EnsembleAgent(NeuralAgent):
         super().reseed(seed)
         self._counters = [stream(one, "replay").spawn(1)[0] for one in self._seeds]
 
-    def members(self, x: NDArray, *at: NDArray) -> NDArray:
-        """Predict rows (n, d) or (W, n, d), of the arms at some places, by every member; shape (..., M, n)."""
-        return self.of_arms(self.network.evaluate(x[..., None, :, :]), at)
+    def members(self, x: NDArray) -> NDArray:
+        """Predict rows (n, d) or (W, n, d) by every member; returns shape (M, n) or (W, M, n)."""
+        return self.of_arms(self.network.evaluate(x[..., None, :, :]))
 
-    def score_rows(self, x: NDArray, at: tuple = ()) -> NDArray:
+    def score_rows(self, x: NDArray) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
         if self.policy == "ucb":
-            return optimistic(self.members(x, *at), self.alpha)
+            return optimistic(self.members(x), self.alpha)
         drawn = (self._uniforms.next() * self.n_members).astype(int)
-        return self.of_arms(self.network.evaluate(x, at=(*self._worlds, drawn)), at)
+        return self.of_arms(self.network.evaluate(x, at=(*self._worlds, drawn)))
 
-    def draw_rows(self, x: NDArray, n_draws: int, at: tuple = ()) -> NDArray:
+    def draw_rows(self, x: NDArray, n_draws: int) -> NDArray:
         """Return the predictions of all members, of which each visit asks one: shape (M, n) or (M, W, n)."""
-        return np.moveaxis(self.members(x, *at), -2, 0)
+        return np.moveaxis(self.members(x), -2, 0)
 
     def remember(
         self, x: NDArray, reward: ArrayLike, arm: ArrayLike
@@ -187,20 +187,20 @@ class MCDropoutAgent(NeuralAgent):
         kept = kept if self._worlds else kept[0]
         return np.split(kept, np.cumsum(self.hidden)[:-1], axis=-1)
 
-    def subnetworks(self, x: NDArray, n: int | None = None, at: tuple = ()) -> NDArray:
+    def subnetworks(self, x: NDArray, n: int | None = None) -> NDArray:
         """Predict rows (n, d) or (W, n, d) by new sub-networks, T if omitted; shape (T, n) or (W, T, n)."""
         masks = self.masks(n or self.n_masks, self._decides)
-        return self.of_arms(self.network.evaluate(x, masks), at)
+        return self.of_arms(self.network.evaluate(x, masks))
 
-    def score_rows(self, x: NDArray, at: tuple = ()) -> NDArray:
+    def score_rows(self, x: NDArray) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
         if self.policy == "ucb":
-            return optimistic(self.subnetworks(x, at=at), self.alpha)
-        return self.draw_rows(x, 1, at)[0]
+            return optimistic(self.subnetworks(x), self.alpha)
+        return self.draw_rows(x, 1)[0]
 
-    def draw_rows(self, x: NDArray, n_draws: int, at: tuple = ()) -> NDArray:
+    def draw_rows(self, x: NDArray, n_draws: int) -> NDArray:
         """Predict rows by new sub-networks; returns shape (n_draws, n) or (n_draws, W, n)."""
-        return np.moveaxis(self.subnetworks(x, n_draws, at), -2, 0)
+        return np.moveaxis(self.subnetworks(x, n_draws), -2, 0)
 
     def predict(self, x: Tensor, arm: Tensor | None = None) -> Tensor:
         """Predict the rewards of rows (..., n, d), each by a sub-network; returns shape (..., n)."""

@@ -26,7 +26,6 @@ from zoolib._support.checks import (
     as_size,
 )
 from zoolib.agents.base import Agent, Context
-from zoolib.agents.policies import best_of_normals
 from zoolib.models.posterior import RidgePosterior
 
 # However sure a prediction of a click is, a row counts this much: see `LinearAgent.linearise`.
@@ -316,25 +315,15 @@ class LinTSAgent(LinearAgent):
                 return spread(np.moveaxis(rows @ np.moveaxis(theta, 0, -1), -1, 0))
             return np.vecdot(rows, theta[..., None, :])
         # Each arm has weights of its own, so that predictions are independent: one number per arm will do.
-        prediction, width = self.predict_with_width(context)
-        normals = self._normals(context, n, prediction.shape[-1]).astype(width.dtype)
-        return prediction + self.alpha * width * normals
+        mean, deviation = self._independent(context)
+        normals = self._normals(context, n, mean.shape[-1]).astype(deviation.dtype)
+        return mean + deviation * normals
 
-    def propensities(
-        self,
-        context: Context,
-        allowed: ArrayLike | None = None,
-        n_draws: int = 100,
-    ) -> NDArray[np.float64]:
-        """Return how probable `select` is to choose each arm: see `Agent.propensities`.
-
-        With a model for each arm by quadrature, see `best_of_normals`; one model for all takes draws.
-        """
+    def _independent(self, context: Context) -> tuple[NDArray, NDArray] | None:
         if self.shared:
-            return super().propensities(context, allowed, n_draws)
-        allowed = self._mask(context, allowed)
+            return None
         prediction, width = self.predict_with_width(context)
-        return best_of_normals(prediction, self.alpha * width, allowed)
+        return prediction, self.alpha * width
 
 
 @dataclass(eq=False, repr=False)

@@ -187,30 +187,36 @@ class NeuralAgent(Agent):
         self, context: Context, score: Callable[..., NDArray], axis: int
     ) -> NDArray:
         """Score the arms on offer; several visitors one by one, along an axis of the result."""
-        rows, at = self._rows(context), self._offered(context)
+        rows, at = self._rows(context), () if self.shared else self._offered(context)
+        if at and rows.shape[-2] > 1:  # each row is for the head of its arm
+            offered = rows
+            rows = np.zeros(
+                (*rows.shape[:-2], *self._shape, self.n_features), self.dtype
+            )
+            rows[(..., *at, slice(None))] = offered
         if self._n_visitors(context) is not None:
             if self.shared:
                 self._warn_if_alike(rows)
-            each = [finite("scores", score(of_one, at=at)) for of_one in rows]
-            return np.stack(each, axis)
-        if not self.shared:
-            return finite("scores", score(rows, at=at))
-        rows, spread = self._lookalikes(rows)
-        return spread(finite("scores", score(rows)))
+            scores = np.stack([finite("scores", score(one)) for one in rows], axis)
+        elif self.shared:
+            rows, spread = self._lookalikes(rows)
+            return spread(finite("scores", score(rows)))
+        else:
+            scores = finite("scores", score(rows))
+        return scores[(..., *at)]
 
-    def score_rows(self, x: NDArray, at: tuple = ()) -> NDArray:
-        """Score rows (n, d) or (W, n, d), of the arms at some places; returns shape (n,) or (W, n)."""
+    def score_rows(self, x: NDArray) -> NDArray:
+        """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
         raise NotImplementedError
 
-    def draw_rows(self, x: NDArray, n_draws: int, at: tuple = ()) -> NDArray:
+    def draw_rows(self, x: NDArray, n_draws: int) -> NDArray:
         """Sample scores of rows, as `draws` does; shape (n_draws, n) or (n_draws, W, n)."""
         raise NotImplementedError
 
-    def of_arms(self, outputs: NDArray, at: tuple = ()) -> NDArray:
+    def of_arms(self, outputs: NDArray) -> NDArray:
         """Take each arm's prediction from outputs (..., n, 1), or (..., n, K) of its row or the only one."""
         if self.shared:
             return outputs[..., 0]
-        outputs = outputs[(..., *at)]
         if outputs.shape[-2] == 1:
             return outputs[..., 0, :]
         return np.diagonal(outputs, axis1=-2, axis2=-1)

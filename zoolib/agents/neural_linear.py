@@ -23,7 +23,6 @@ with needed_by(__name__):
 from zoolib._support.checks import as_array, as_one_of, as_rate, as_size
 from zoolib.agents.base import Context
 from zoolib.agents.neural import NeuralAgent, finite, undone_on_failure
-from zoolib.agents.policies import best_of_normals
 from zoolib.models.networks import MLP, Generators
 from zoolib.models.posterior import RidgePosterior
 
@@ -144,43 +143,34 @@ class NeuralLinearAgent(NeuralAgent):
         z = finite("embeddings", self.network.body.evaluate(x))
         return np.concatenate((z, x), axis=-1) if self.joined else z
 
-    def score_rows(self, x: NDArray, at: tuple = ()) -> NDArray:
-        """Score rows (n, d) or (W, n, d), of the arms at some places; returns shape (n,) or (W, n)."""
+    def score_rows(self, x: NDArray) -> NDArray:
+        """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
         if self.policy == "thompson":
-            return self.draw_rows(x, 1, at)[0]
-        prediction, width = self.predict_with_width(x, at)
+            return self.draw_rows(x, 1)[0]
+        prediction, width = self.predict_with_width(x)
         return prediction + self.alpha * width
 
-    def predict_with_width(self, x: NDArray, at: tuple = ()) -> tuple[NDArray, NDArray]:
+    def predict_with_width(self, x: NDArray) -> tuple[NDArray, NDArray]:
         """Return predictions and widths of rows, as for `score_rows`."""
         z = self.embed(x)
         if self.shared:
             return self.posterior.predict_rows(z)
-        return self.posterior.predict(z, at), self.posterior.width(z, at)
+        return self.posterior.predict(z), self.posterior.width(z)
 
-    def draw_rows(self, x: NDArray, n_draws: int, at: tuple = ()) -> NDArray:
+    def draw_rows(self, x: NDArray, n_draws: int) -> NDArray:
         """Predict rows by draws of the weights; returns shape (n_draws, n) or (n_draws, W, n)."""
         if self.shared:
             normals = self._normals(None, n_draws, self.posterior.n_features)
             return np.matvec(self.embed(x), self.posterior.sample(normals, self.alpha))
-        prediction, width = self.predict_with_width(x, at)
+        prediction, width = self.predict_with_width(x)
         normals = self._normals(None, n_draws, prediction.shape[-1])
         return prediction + self.alpha * width * normals
 
-    def propensities(
-        self,
-        context: Context,
-        allowed: ArrayLike | None = None,
-        n_draws: int = 100,
-    ) -> NDArray[np.float64]:
-        """See `Agent.propensities`; Thompson's by quadrature where each arm has a posterior."""
+    def _independent(self, context: Context) -> tuple[NDArray, NDArray] | None:
         if self.shared or self.policy == "ucb":
-            return super().propensities(context, allowed, n_draws)
-        allowed = self._mask(context, allowed)
-        both = self._scored(
-            context, lambda x, at: np.array(self.predict_with_width(x, at)), 1
-        )
-        return best_of_normals(both[0], self.alpha * both[1], allowed)
+            return None
+        both = self._scored(context, lambda x: np.array(self.predict_with_width(x)), 1)
+        return both[0], self.alpha * both[1]
 
     def train(self) -> None:
         """See `NeuralAgent.train`; with ``rebuild=True`` also rebuild the posterior from the newest rows."""

@@ -309,7 +309,7 @@ class NeuralUCBAgent(NeuralAgent):
         return JACOBIANS[self.jacobian](self.network, rows).numpy()
 
     @torch.no_grad()
-    def score_rows(self, x: NDArray, at: tuple = ()) -> NDArray:
+    def score_rows(self, x: NDArray) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
         rows = torch.from_numpy(x)
         jacobian = JACOBIANS[self.jacobian](self.network, rows)
