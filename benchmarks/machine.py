@@ -7,7 +7,6 @@ import importlib.metadata
 import os
 import platform
 import statistics
-import subprocess
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from benchmarks.contest import Contestant, for_a_while
+from zoolib import current_commit
 from zoolib._support.threads import one_thread
 
 # What zoolib itself stands on; the peers' distributions come from their registry.
@@ -38,7 +38,7 @@ def description(distributions: Iterable[str] = ()) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "versions": versions([*PACKAGES, *distributions]),
-        "commit": commit(),
+        "commit": current_commit(),
         "limits": limits(),
     }
 
@@ -80,20 +80,6 @@ def versions(distributions: Iterable[str]) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
-
-
-def commit() -> str:
-    """Return the commit that is measured, with a mark if files differ from it."""
-    try:
-        told = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return told.stdout.strip()
 
 
 @one_thread()

@@ -151,10 +151,22 @@ def test_rows_of_another_version_are_refused_and_the_first_is_named():
         op.mean_weight,
         op.effective_sample_size,
         op.importance_weights,
+        op.lead,
+        lambda log, target: op.lead(log, UNIFORM, target),
         lambda log, target: op.doubly_robust(log, target, UNIFORM),
         lambda log, target: op.direct_method(target, np.zeros(np.shape(target))),
     ],
-    ids=["ips", "snips", "weight", "size", "weights", "doubly robust", "direct"],
+    ids=[
+        "ips",
+        "snips",
+        "weight",
+        "size",
+        "weights",
+        "lead",
+        "lead over another",
+        "doubly robust",
+        "direct",
+    ],
 )
 def estimator(request):
     return request.param
@@ -290,6 +302,14 @@ def test_intervals_are_students_for_the_mean_of_the_terms():
         (op.mean_weight(log, target), [rho for rho, *_ in rows]),
         (op.ips(log, target), [rho * r for rho, r, *_ in rows]),
         (op.ips(log, target, clip=2), [min(rho, 2) * r for rho, r, *_ in rows]),
+        (op.lead(log, target), [(rho - 1) * r for rho, r, *_ in rows]),
+        (
+            op.lead(log, target, np.full(target.shape, 0.2)),
+            [
+                (rho - 0.2 / mu) * r
+                for mu, (rho, r, *_) in zip(log.propensity, rows, strict=True)
+            ],
+        ),
         (op.direct_method(target, predicted), [promised for *_, promised, _ in rows]),
         (
             op.doubly_robust(log, target, predicted),

@@ -48,7 +48,7 @@ from .experiments.evaluation import (
     share_of_oracle,
 )
 from .experiments.history import History
-from .experiments.recordings import recorded_experiment
+from .experiments.recordings import current_commit, recorded_experiment
 from .experiments.sweeps import Sweep, sweep
 from .models.posterior import RidgePosterior
 from .models.recommender import (
@@ -106,6 +106,7 @@ __all__ = [
     "claim",
     "click_rate",
     "crossing_time",
+    "current_commit",
     "draw",
     "entropy_floor",
     "experiments",

@@ -237,6 +237,30 @@ def ips(log: Log, target: ArrayLike, clip: float = np.inf) -> Estimate:
     return mean_interval(weight * log.reward)
 
 
+def lead(log: Log, target: ArrayLike, other: ArrayLike | None = None) -> Estimate:
+    r"""Estimate by how much the target's value is ahead of another policy's, or of what served.
+
+    The mean of :math:`(\rho_i - \rho'_i)\, r_i`, where :math:`\rho'_i` is the weight of the other policy,
+    and 1 for what served. Both are judged on the same rows, so noise that they share cancels.
+
+    Parameters
+    ----------
+    log, target
+        The log, and the policy that is judged.
+    other : array_like, shape (n, K), optional
+        The policy that it is held against; what served if omitted.
+
+    Examples
+    --------
+    >>> log = Log([0, 1, 0, 1], [1, 1, 0, 1], [0.8, 0.2, 0.8, 0.2], version=3, n_arms=2)
+    >>> lead(log, np.array([[0, 1]] * 4)).mean
+    1.75
+    """
+    weight = importance_weights(log, target)
+    against = 1 if other is None else importance_weights(log, other)
+    return mean_interval((weight - against) * log.reward)
+
+
 def snips(log: Log, target: ArrayLike) -> Estimate:
     r"""Estimate the target's value by self-normalised IPS (Swaminathan and Joachims 2015).
 

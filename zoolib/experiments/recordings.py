@@ -99,30 +99,55 @@ def recorded_experiment(
         events = {step: shock for step, shock in shocks.items() if step < n_steps}
         return Arena(list(agents), worlds, list(seeds), n_steps, events, churn)
 
+    again = arena()
     if not path.exists():
         history = play(agents, n_steps=n_steps, shocks=shocks)
-        if history.n_steps < n_steps:
-            raise KeyboardInterrupt("half an experiment is no record")
-        changes = _changes(_codes(arena(), history.arm, by), history.persona)
-        blob = to_bytes({"commit": _commit(), **experiment, "changes": changes})
-        write_whole(path, lambda file: file.write(lzma.compress(blob)))
-    again = arena()
+        _write(path, experiment, arena(), history)
     codes = _unchanged(_read(path, experiment), again.persona)
     if begin:
         first = arena(begin)
         begun = play(agents, n_steps=begin, shocks=first.shocks, progress=False)
-        shown = _codes(first, begun.arm, by)
-        differs = (shown != codes[..., :begin]).mean(axis=(1, 2))
-        if (worst := differs.max()) > may_differ:
-            name = list(agents)[differs.argmax()]
-            raise ValueError(
-                f"path must name a record of what these agents do: {name!r} shows something else in "
-                f"{worst:.1%} of its first {begin} visits than {str(path)!r} says; delete it to make it anew"
-            )
+        differs = _codes(first, begun.arm, by) != codes[..., :begin]
+        _check_beginning(path, list(agents), differs, may_differ)
     history = _play_again(again, codes, by)
     if live:
         history = _beside(play(live, n_steps=n_steps, shocks=shocks), history)
     return history
+
+
+def current_commit() -> str:
+    """Return the commit at which a record is made, "-dirty" if files differ from it, or "unknown"."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return told.stdout.strip()
+
+
+def _write(
+    path: Path, experiment: dict[str, object], arena: Arena, history: History
+) -> None:
+    """Make a record of an experiment that was played to its end."""
+    if history.n_steps < arena.n_steps:
+        raise KeyboardInterrupt("half an experiment is no record")
+    codes = _codes(arena, history.arm, experiment["by"])
+    changes = _changes(codes, history.persona)
+    blob = to_bytes({"commit": current_commit(), **experiment, "changes": changes})
+    write_whole(path, lambda file: file.write(lzma.compress(blob)))
+
+
+def _check_beginning(
+    path: Path, agents: Sequence[str], differs: NDArray, may_differ: float
+) -> None:
+    """Refuse a record if agents that begin again show something else, (agent, W, step), too often."""
+    shares = differs.mean(axis=(1, 2))
+    if (worst := shares.max()) > may_differ:
+        raise ValueError(
+            f"path must name a record of what these agents do: {agents[shares.argmax()]!r} shows something "
+            f"else in {worst:.1%} of its first {differs.shape[-1]} visits than {str(path)!r} says; delete it "
+            "to make it anew"
+        )
 
 
 def _read(path: Path, experiment: dict[str, object]) -> NDArray:
@@ -193,13 +218,3 @@ def _beside(one: History, other: History) -> History:
         for name in ("arm", "reward", "expected_reward", "optimal_reward")
     }
     return replace(one, agents=one.agents + other.agents, **both)
-
-
-def _commit() -> str:
-    """Return the commit at which a record is made, with a mark if files differ from it."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        told = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return told.stdout.strip()
