@@ -36,6 +36,7 @@ from zoolib import (
     run_experiment,
 )
 from zoolib.agents import Agent
+from zoolib.agents.linear import LinearAgent
 
 SEED, ALPHA = 0, 1.0
 MOST_SECONDS = 0.25  # that a peer's decision may take
@@ -122,7 +123,7 @@ def batches(n_arms: int, d: int, n: int, shared: bool) -> Row:
 
     def decides_at_once(one: Player) -> Callable[[], float]:
         def step() -> None:
-            if isinstance(one, LinUCBAgent):
+            if isinstance(one, LinearAgent):
                 visitors = Context(None, features)
                 one.update(visitors, one.select(visitors), rewards)
             else:
@@ -130,10 +131,15 @@ def batches(n_arms: int, d: int, n: int, shared: bool) -> Row:
 
         return for_a_while(step, n)
 
-    agents = [LinUCBAgent(n_arms, d, ALPHA, shared=shared) for _ in range(2)]
+    def ours(kind: type[LinearAgent]) -> LinearAgent:
+        return kind(n_arms, d, alpha=ALPHA, shared=shared)
+
     contestants: dict[str, Contestant | Absent] = {
-        "zoolib": Contestant(decides_at_once(agents[0]), "zoolib"),
-        "zoolib, one by one": Contestant(decides(agents[1], seen), "variant"),
+        "zoolib": Contestant(decides_at_once(ours(LinUCBAgent)), "zoolib"),
+        "zoolib, one by one": Contestant(decides(ours(LinUCBAgent), seen), "variant"),
+        "zoolib, Thompson sampling": Contestant(
+            decides_at_once(ours(LinTSAgent)), "variant"
+        ),
     }
     prefix = "shared " if shared else ""
     kinds = (prefix + policy for policy in ("LinUCB", "Thompson sampling"))
@@ -148,6 +154,51 @@ def batches(n_arms: int, d: int, n: int, shared: bool) -> Row:
     model = "shared" if shared else "disjoint"
     name = f"{model} {n_arms:,} × {d}, {n} visits at a time"
     return _row(name, contestants, n_arms, d)
+
+
+def log(n_arms: int, d: int, n: int) -> Row:
+    """Return the row of learning a log of n visits: in one call, or visit by visit."""
+    rng = np.random.default_rng(SEED)
+    rows, rewards = rng.normal(size=(n, d)), rng.integers(2, size=n).astype(float)
+    arms = rng.integers(n_arms, size=n)
+    at_once, in_turn = (LinUCBAgent(n_arms, d, ALPHA) for _ in range(2))
+    visits = cycle(zip(rows, arms.tolist(), rewards.tolist(), strict=True))
+
+    def learns_all() -> None:
+        at_once.update_many(rows, arms, rewards)
+
+    def learns_one() -> None:
+        row, arm, reward = next(visits)
+        in_turn.update(Context(None, row), arm, reward)
+
+    contestants: dict[str, Contestant | Absent] = {
+        "zoolib": Contestant(for_a_while(learns_all, n), "zoolib"),
+        "visit by visit": Contestant(for_a_while(learns_one), "variant"),
+    }
+    promises = (Promise("visit by visit", at_least=20),)
+    name = f"a log of {n:,} visits, {n_arms:,} × {d}"
+    return Row(name, "a visit learnt", contestants, {"n": n}, SEED, promises=promises)
+
+
+def propensities(n_arms: int, d: int) -> Row:
+    """Return the row of what a log needs beside the choice: how probable each arm was."""
+    agent = LinTSAgent(n_arms, d, ALPHA)
+    seen = visits(n_arms, d, 500, own=True)
+    for context, reward in seen:
+        agent.update(context, agent.select(context), reward)
+
+    def asks(what: Callable[[Context], object]) -> Callable[[], float]:
+        contexts = cycle(context for context, _ in seen)
+        return for_a_while(lambda: what(next(contexts)))
+
+    contestants: dict[str, Contestant | Absent] = {
+        "zoolib": Contestant(asks(agent.propensities), "zoolib"),
+        "a choice": Contestant(asks(agent.select), "variant"),
+    }
+    promises = (Promise("a choice", at_least=1 / 5),)
+    name = f"propensities of Thompson sampling, {n_arms:,} × {d}"
+    sizes = {"K": n_arms, "d": d}
+    return Row(name, "a context", contestants, sizes, SEED, promises=promises)
 
 
 def difference(ours: Player, other: Player, seen: Sequence[Visit]) -> float:
@@ -328,6 +379,8 @@ def rows() -> Iterator[Row]:
     yield single_precision()
     yield linucb(50, 29, 200, shared=True)
     yield batches(50, 29, 200, shared=True)
+    yield log(50, 29, 100_000)
+    yield propensities(50, 29)
     yield linucb(10_000, 64, 16, shared=True)
     yield from other_policies()
     yield from series()

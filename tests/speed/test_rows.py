@@ -33,6 +33,12 @@ ROWS = {
         {"naive": 2},
         EXACT,
     ),
+    "log": (lambda: linear_agents.log(50, 29, 10_000), {"visit by visit": 7}, EXACT),
+    "propensities": (
+        lambda: linear_agents.propensities(50, 29),
+        {"a choice": 0.12},
+        EXACT,
+    ),
     "lockstep": (
         lambda: linear_agents.lockstep(20),
         {"one world at a time": 2},

@@ -7,6 +7,8 @@ propensity".
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
@@ -18,7 +20,7 @@ ROUNDING = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 # Probabilities may sum to 1 up to this: single precision passes, and no interval is that narrow.
 SUM_TOLERANCE = 1e-6
 # Numbers times nodes in `best_of_normals`.
-MOST_NODES = 6_400
+MOST_NODES = 2_400
 
 
 def tied(scores: NDArray, top: NDArray) -> NDArray[np.bool_]:
@@ -72,8 +74,8 @@ def best_of_normals(
     Number a is the largest with the integral, over its distribution, of the probability that all others are
     smaller: a product of normal distribution functions. The trapezoidal rule takes it. Its nodes lie where
     the numbers are and the largest can be, as many for each number, so that narrow ones are seen beside wide
-    ones. Errors of up to 1e-5 were found for two numbers and 5e-4 for 50 to 200, whose deviations differed
-    up to 150-fold.
+    ones. Errors of up to 1e-5 were found for two numbers, 3e-4 for ten and 2e-3 for 50 to 200, whose
+    deviations differed up to 150-fold.
 
     Parameters
     ----------
@@ -91,20 +93,25 @@ def best_of_normals(
     # Without any deviation, scores closer than rounding tie.
     deviation = np.maximum(deviation, ROUNDING[np.dtype(float)] * (1 + abs(top)))
     mean, deviation = mean[..., None], deviation[..., None]
-    n = int(np.clip(MOST_NODES // mean.shape[-2], 65, 1025))
-    spread = np.linspace(-6, 6, max(25, 2 * n // mean.shape[-2]))
+    n = min(max(MOST_NODES // mean.shape[-2], 65), 1025)
+    spread = 12 * _steps(max(25, 2 * n // mean.shape[-2])) - 6
     nodes = mean + deviation * spread
     least = nodes[..., 0].max(axis=-1)[..., None]  # the largest is hardly below this
     nodes = np.sort(np.maximum(nodes.reshape(*least.shape[:-1], -1), least), axis=-1)
     first = (nodes == least).sum(axis=-1)[..., None] - 1
-    at = first + np.linspace(0, 1, n) * (nodes.shape[-1] - 1 - first)
+    at = first + _steps(n) * (nodes.shape[-1] - 1 - first)
     nodes = np.take_along_axis(nodes, at.astype(int), axis=-1)[..., None, :]
-    below = ndtr((nodes - mean) / deviation)
-    logs = np.log(np.maximum(below, np.finfo(float).tiny))
-    others = np.exp(logs.sum(axis=-2, keepdims=True) - logs)
-    parts = np.diff(below, axis=-1) * (others[..., 1:] + others[..., :-1])
-    policy = parts.sum(axis=-1)
+    below = ndtr((nodes - mean) / deviation)  # never 0, as all nodes are above `least`
+    others = below.prod(axis=-2, keepdims=True) / below
+    steps = below[..., 1:] - below[..., :-1]
+    policy = np.vecdot(steps, others[..., 1:] + others[..., :-1])
     return policy / policy.sum(axis=-1, keepdims=True)
+
+
+@lru_cache
+def _steps(n: int) -> NDArray[np.float64]:
+    """Return n numbers from 0 to 1."""
+    return np.linspace(0, 1, n)
 
 
 def with_floor(policy: ArrayLike, epsilon: float) -> NDArray[np.float64]:
