@@ -22,4 +22,5 @@ def test_the_record_holds_percentages_for_each_alpha_and_world():
         worlds = {"ridge": (1, 20), "replay": (8, 20)}
         (shape,) = {of for name, of in worlds.items() if name in key} or {(9, 30)}
         assert forgone.shape[-2:] == shape, key
-        assert (forgone > 0).all() and (forgone < 100).all(), key
+        assert forgone.min() > 0, key
+        assert forgone.max() < 100, key
