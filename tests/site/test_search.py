@@ -5,7 +5,7 @@ import pytest
 # What a reader types, and where the answer is: a chapter, a page of the back matter, or a term of the glossary.
 EXPECTED = {
     "A/B test": "glossary",
-    "alpha": "linucb",
+    "alpha": "choosing-alpha",
     "API": "api/index",
     "attribution window": "late-clicks",
     "AUC": "glossary",
@@ -86,10 +86,13 @@ EXPECTED = {
     "sliding window": "linucb",
     "snapshot": "production",
     "Thompson sampling": "practice",
+    "tuning": "choosing-alpha",
     "two-stage retrieval": "practice",
     "UCB": "glossary",
     "upper confidence bound": "linucb",
     "Vowpal Wabbit": "production",
+    "which agent": "which-agent",
+    "which algorithm": "which-agent",
 }
 # The pages of the results, best first, by the function that fills the page of results.
 FOUND = """query => Search._performSearch(...Search._parseQuery(query)).reverse().map(result => result[0])"""

@@ -1,0 +1,26 @@
+"""The record behind the page on alpha: made at a commit, and holding what the page asks for."""
+
+import json
+import re
+
+import numpy as np
+
+from tests.notebooks import ROOT
+from zoolib import RECORDS
+
+RECORD = json.loads((RECORDS / "choosing-alpha.json").read_text())
+
+
+def test_the_record_names_its_commit_and_the_page_reads_it():
+    assert re.fullmatch(r"[0-9a-f]{12}", RECORD["commit"])
+    assert "choosing-alpha.json" in (ROOT / "chapters/choosing-alpha.md").read_text()
+
+
+def test_the_record_holds_percentages_for_each_alpha_and_world():
+    for key, run in RECORD["runs"].items():
+        forgone = np.array(run)
+        worlds = {"ridge": (1, 20), "replay": (8, 20)}
+        (shape,) = {of for name, of in worlds.items() if name in key} or {(9, 30)}
+        assert forgone.shape[-2:] == shape, key
+        assert forgone.min() > 0, key
+        assert forgone.max() < 100, key
