@@ -59,6 +59,7 @@ EXPECTED = {
     "neural network": "neural-bandits",
     "neural-linear": "neural-bandits",
     "NeuralUCB": "neural-bandits",
+    "NeuralUCB paper": "neural-ucb-paper",
     "non-stationary": "glossary",
     "notation": "notation",
     "off-policy evaluation": "production",
