@@ -2,7 +2,7 @@
 
 A picture without a text for those who cannot see it, with a file name in its place, or with too few words
 to say what it shows is a warning. A picture that shows nothing has the class ``decorative`` and no text.
-Figures are drawn in the colours of ``zoolib.book.plots.LIGHT``; the dark form is the same file with each
+Figures are drawn in the colours of ``zoolib.book.colors.LIGHT``; the dark form is the same file with each
 colour exchanged for its partner in ``DARK``, and the theme's own classes show one and hide the other.
 
 Why our own: checkers of finished pages (axe, Nu) find a missing text, not a poor one, and name no source
@@ -19,7 +19,7 @@ from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 
-from zoolib.book.plots import DARK, LIGHT
+from zoolib.book.colors import DARK, LIGHT
 
 LOG = logging.getLogger(__name__)
 FEWEST_WORDS = 5

@@ -28,7 +28,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
 from zoolib.book.claims import FIGURE_PREFIX
-from zoolib.book.plots import DARK, LIGHT
+from zoolib.book.colors import DARK, LIGHT
 
 LOG = logging.getLogger(__name__)
 SCRIPTS = Path(__file__).resolve().parent / "scripts"

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from zoolib import mean_interval, plots
+from zoolib.book.colors import DARK, LIGHT
 
 
 @pytest.fixture
@@ -31,13 +32,13 @@ def contrast(a, b):
 
 
 def test_every_colour_reads_on_its_ground():
-    assert plots.LIGHT.keys() == plots.DARK.keys()
-    assert not set(plots.LIGHT.values()) & set(plots.DARK.values()), (
+    assert LIGHT.keys() == DARK.keys()
+    assert not set(LIGHT.values()) & set(DARK.values()), (
         "an exchange of colours would not be one"
     )
-    for name in plots.LIGHT.keys() - {"grid"}:
-        assert contrast(plots.LIGHT[name], "#ffffff") >= 4.5, name
-        assert contrast(plots.DARK[name], "#121212") >= 4.5, name
+    for name in LIGHT.keys() - {"grid"}:
+        assert contrast(LIGHT[name], "#ffffff") >= 4.5, name
+        assert contrast(DARK[name], "#121212") >= 4.5, name
 
 
 def test_bands_are_t_intervals_over_worlds(ax):

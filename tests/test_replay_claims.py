@@ -1,12 +1,11 @@
 import pytest
 
 import zoolib
-from tests.book.building import HEAD
+from tests.book.building import whole
 from tests.replay_claims import main, replay
 
-PAGE = (
-    HEAD
-    + """```{code-cell} python
+PAGE = whole(
+    """```{code-cell} python
 from zoolib import Estimate, ZooplusSimulator, claim, sweep
 SEEDS = range(3)
 ```

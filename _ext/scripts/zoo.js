@@ -102,6 +102,8 @@ var Zoo = (() => {
       Object.assign(this, { d, least: leastPrior * ridge, leastFaded, prior: ridge, faded: 1 });
       this.A = diagonal(d, ridge);
       this.b = new Float64Array(d);
+      this.inverse = new Float64Array(d * d);
+      this.mean = new Float64Array(d);
       this.solve();
     }
 
@@ -143,15 +145,18 @@ var Zoo = (() => {
 
     // A⁻¹ and θ = A⁻¹ b; for so few features there is no need to follow them from row to row.
     solve() {
-      const { d, A, b } = this;
-      const inverse = (this.inverse = inverted(A, d));
-      this.mean = b.map((_, k) => b.reduce((sum, value, l) => sum + inverse[k * d + l] * value, 0));
+      const { d, A, b, inverse, mean } = this;
+      inverse.set(A);
+      invert(inverse, d);
+      for (let k = 0; k < d; k++) {
+        mean[k] = 0;
+        for (let l = 0; l < d; l++) mean[k] += inverse[k * d + l] * b[l];
+      }
     }
   }
 
-  // The inverse of a symmetric positive definite matrix, by Gauss and Jordan in place; such a one needs no pivots.
-  function inverted(matrix, d) {
-    const M = Float64Array.from(matrix);
+  // A symmetric positive definite matrix becomes its inverse, by Gauss and Jordan; such a one needs no pivots.
+  function invert(M, d) {
     for (let k = 0; k < d; k++) {
       const pivot = M[k * d + k];
       M[k * d + k] = 1;
@@ -163,15 +168,14 @@ var Zoo = (() => {
         for (let l = 0; l < d; l++) M[m * d + l] -= times * M[k * d + l];
       }
     }
-    return M;
   }
 
   // The arm of highest score; a uniform number decides between ties.
   function best(scores, uniform) {
-    const top = Math.max(...scores);
+    const top = scores.reduce((a, b) => (b > a ? b : a));
     const least = top - ROUNDING * (1 + Math.abs(top));
-    const ties = [...scores.keys()].filter((arm) => scores[arm] >= least);
-    return ties[Math.floor(uniform * ties.length)];
+    let left = Math.floor(uniform * scores.reduce((ties, score) => (score >= least ? ties + 1 : ties), 0));
+    return scores.findIndex((score) => score >= least && left-- === 0);
   }
 
   class RandomAgent {

@@ -10,7 +10,11 @@ from tests.notebooks import ROOT
 
 HEAD = """---
 description: A page of a test.
-jupytext:
+{kernel}---
+# A page
+
+"""
+KERNEL = """jupytext:
   text_representation:
     extension: .md
     format_name: myst
@@ -18,11 +22,7 @@ kernelspec:
   display_name: Python 3
   language: python
   name: python3
----
-# A page
-
 """
-
 
 FLAGS = re.search(r"BUILD := \. (.*)", (ROOT / "Makefile").read_text())[1]
 BUILD = [
@@ -31,6 +31,11 @@ BUILD = [
     ".",
     *FLAGS.split(),
 ]
+
+
+def whole(content):
+    """Put a head before a page; one without code needs no kernel, whose start takes a third of a build."""
+    return HEAD.format(kernel=KERNEL if "{code-cell}" in content else "") + content
 
 
 def lay_out(folder, text, timeout=60, **others):
@@ -54,7 +59,7 @@ def lay_out(folder, text, timeout=60, **others):
     toc += [f"- file: chapters/{name}" for name in others]
     (folder / "_toc.yml").write_text("\n".join(toc if others else toc[:2]))
     for name, content in {"index": text, **others}.items():
-        (folder / "chapters" / f"{name}.md").write_text(HEAD + content)
+        (folder / "chapters" / f"{name}.md").write_text(whole(content))
 
 
 def build(folder, text, timeout=60, **others):

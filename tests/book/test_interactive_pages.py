@@ -7,7 +7,7 @@ import pytest
 
 from tests.book.building import build
 from tests.book.pages import soup as read
-from zoolib.book.plots import DARK, LIGHT
+from zoolib.book.colors import DARK, LIGHT
 
 STATIC = """```{code-cell} python
 ---

@@ -8,7 +8,7 @@ import pytest
 
 from tests.book.pages import page_names, soup
 from tests.notebooks import HTML
-from zoolib.book.plots import DARK, LIGHT
+from zoolib.book.colors import DARK, LIGHT
 
 THEMES = {"light": (LIGHT, "#ffffff"), "dark": (DARK, "#121212")}
 SERIES = ("blue", "orange", "green", "purple")

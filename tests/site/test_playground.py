@@ -9,7 +9,7 @@ from scipy import stats
 
 import zoolib
 from tests.notebooks import ROOT
-from tests.site.moving import FigurePage, move
+from tests.site.moving import move, opened
 from zoolib import (
     SHOCK_1,
     SHOCK_2,
@@ -284,7 +284,8 @@ def test_a_shop_is_drawn_as_zoolibs_is(zoo):
 FREE = """([data, it, seeds]) => {
   const all = Zoo.settings(data);
   const shocks = it.shocks.map(([step, which]) => ({ step, shock: all.knownShocks[which] }));
-  const agents = [{ kind: Zoo.LinUCB, alpha: 0.5 }, { kind: Zoo.LinTS, alpha: 0.1 }, { kind: Zoo.RandomAgent }];
+  const agents = [{ kind: Zoo.LinUCB, alpha: 0.5 }, { kind: Zoo.LinTS, alpha: 0.1 }, { kind: Zoo.RandomAgent }]
+    .map((agent, place) => ({ ...agent, place })).slice(it.first);
   const own = { ...all, nProducts: it.n_products, discount: it.discount, noise: it.noise, shocks, agents };
   return seeds.map((seed) => {
     const arena = Zoo.world(own, seed);
@@ -294,21 +295,18 @@ FREE = """([data, it, seeds]) => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def free(zoo):
-    """Twenty worlds of 20,000 steps with a shock, as the page plays them and as zoolib does."""
-    case = CASE | {"n_steps": 20_000, "shocks": [(10_000, 0)]}
+@pytest.mark.parametrize(
+    "n_steps", [8_000, pytest.param(20_000, marks=pytest.mark.weekly)]
+)
+def test_twenty_worlds_of_the_page_and_of_zoolib_have_the_same_regret(zoo, n_steps):
+    case = CASE | {"n_steps": n_steps, "shocks": [(n_steps // 2, 0)], "first": 0}
     theirs = zoo(FREE, [facts(), case, list(range(20))])
     agents = {
         "LinUCB": LinUCBAgent(50, 9, alpha=0.5, n_worlds=20),
         "LinTS": LinTSAgent(50, 9, alpha=0.1, n_worlds=20),
         "RandomAgent": RandomAgent(50, n_worlds=20),
     }
-    return theirs, run_experiment(agents, range(20), 20_000, {10_000: SHOCK_1})
-
-
-def test_twenty_worlds_of_the_page_and_of_zoolib_have_the_same_regret(free):
-    theirs, ours = free
+    ours = run_experiment(agents, range(20), n_steps, {n_steps // 2: SHOCK_1})
     for k, name in enumerate(ours.agents):
         there = mean_interval([world["regret"][k] for world in theirs], 0.99)
         here = mean_interval(regret(ours, name)[:, -1], 0.99)
@@ -320,9 +318,9 @@ def test_twenty_worlds_of_the_page_and_of_zoolib_have_the_same_regret(free):
 
 
 def test_random_products_are_clicked_at_the_mean_rate_of_the_table(zoo):
-    case = CASE | {"n_steps": 20_000}
+    case = CASE | {"n_steps": 20_000, "first": 2}  # random products play alone
     worlds = zoo(FREE, [facts(), case, list(range(100, 120))])
-    rate = mean_interval([world["clicks"][2] / 20_000 for world in worlds], 0.99)
+    rate = mean_interval([world["clicks"][0] / 20_000 for world in worlds], 0.99)
     mean = ZooplusSimulator(seed=42).click_table.mean()
     assert rate.low < mean < rate.high
     assert rate.high - rate.low < 0.01
@@ -333,7 +331,7 @@ def open_page(browser, site):
     """Open the built page in a window of one's own; what goes wrong in it fails the test."""
     contexts, faults = [], []
 
-    def opened(quick=True, **options):
+    def in_a_window(quick=True, **options):
         context = browser.new_context(**options)
         contexts.append(context)
         page = context.new_page()
@@ -345,14 +343,14 @@ def open_page(browser, site):
                 r.url.startswith(("file:", "data:", "blob:")) or faults.append(r.url)
             ),
         )
-        page.goto((site / "chapters" / "playground.html").as_uri())
-        page = FigurePage(page, "playground")
+        path, scripts = "chapters/playground.html", options.get("java_script_enabled")
+        page = opened(context, site, "playground", path, scripts is not False, page)
         if quick:
             move(page, "Speed", "as fast as it goes")
             move(page, "Show", "regret")
         return page
 
-    yield opened
+    yield in_a_window
     for context in contexts:
         context.close()
     assert faults == []
@@ -748,7 +746,9 @@ def test_the_spoken_sentence_does_not_change_all_the_time(open_page):
     assert page.evaluate("changes") <= 3
 
 
-@pytest.mark.parametrize("width", [390, 768, 1280])
+@pytest.mark.parametrize(
+    "width", [390, pytest.param(768, marks=pytest.mark.weekly), 1280]
+)
 def test_nothing_moves_and_nothing_sticks_out(open_page, width):
     page = open_page(viewport={"width": width, "height": 844})
     reserved = page.evaluate(

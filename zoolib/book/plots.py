@@ -1,7 +1,7 @@
 """Figures in one style: colours that a colour-blind reader can tell apart, intervals always drawn.
 
 Figures are drawn on a transparent ground with the colours of `LIGHT`. For the dark theme the book's
-build makes a second form of each by exchanging every colour for its partner in `DARK`, so a figure
+build makes a second form of each by exchanging every colour for its partner for the dark, so a figure
 uses these colours by name and no other for lines, text and marks.
 """
 
@@ -22,26 +22,8 @@ with needed_by(__name__):
     from matplotlib.colors import LinearSegmentedColormap
 
 from zoolib._support.notebook import in_notebook
+from zoolib.book.colors import LIGHT
 from zoolib.experiments.estimates import Estimate, half_width
-
-LIGHT = {
-    "ink": "#1b2733",
-    "muted": "#5b6673",
-    "grid": "#d8dde3",
-    "blue": "#0062a8",
-    "orange": "#b84a00",
-    "green": "#00705a",
-    "purple": "#8a3b7b",
-}
-DARK = {
-    "ink": "#e7ebef",
-    "muted": "#a9b4c0",
-    "grid": "#414b56",
-    "blue": "#6db9ff",
-    "orange": "#ff9f5e",
-    "green": "#45d3ae",
-    "purple": "#e4a0d6",
-}
 
 
 def use_style() -> None:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # which loads scipy.stats where it is first used
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import special
 
 from zoolib._support.checks import Seed, as_level, as_seed, as_size
 
@@ -80,7 +81,9 @@ def proportion_interval(successes: int, trials: int, level: float = 0.95) -> Est
             f"successes must be at most trials = {trials}: got {successes}"
         )
     level = as_level("level", level)
-    interval = stats.binomtest(successes, trials).proportion_ci(level, method="wilson")
+    interval = scipy.stats.binomtest(successes, trials).proportion_ci(
+        level, method="wilson"
+    )
     low, high = map(float, interval)
     return Estimate(successes / trials, low, high, trials, level)
 
@@ -108,7 +111,7 @@ def median_interval(samples: ArrayLike, level: float = 0.95) -> Estimate:
         raise ValueError(f"samples must be numbers in one row: got {samples}")
     n = len(samples)
     # The k-th smallest lies below the median unless fewer than k of n tossed coins come up heads.
-    k = int(stats.binom.ppf((1 - level) / 2, n, 0.5)) if n else 0
+    k = int(scipy.stats.binom.ppf((1 - level) / 2, n, 0.5)) if n else 0
     if k < 1:
         raise ValueError(
             f"samples must be more for an interval of level {level}: got {n}"
@@ -141,7 +144,7 @@ def bootstrap_interval(
     value = float(statistic(samples, axis=0))
     if np.ptp(samples) == 0:  # nothing to resample: every draw is the same
         return Estimate(value, value, value, len(samples), level)
-    result = stats.bootstrap(
+    result = scipy.stats.bootstrap(
         (samples,),
         statistic,
         confidence_level=level,
