@@ -68,6 +68,7 @@ EXPECTED = {
     "Open Bandit Dataset": "real-clicks",
     "optimism": "linucb",
     "overfitting": "practice",
+    "own data": "quickstart",
     "position bias": "production",
     "posterior": "linucb",
     "propensity": "production",
