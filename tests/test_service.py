@@ -71,7 +71,9 @@ def clock():
 
 
 def with_settings(**options):
-    return Settings(**({"latency_limit": 60.0, "n_draws": 20} | options))
+    return Settings(
+        **({"latency_limit": 60.0, "deadline": 60.0, "n_draws": 20} | options)
+    )
 
 
 def played(service, n, seed=0):
