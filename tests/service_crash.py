@@ -23,9 +23,8 @@ from unittest import mock
 import numpy as np
 
 import zoolib.agents.neural_linear  # noqa: F401  PyTorch, loaded once for all children
-from zoolib import FeatureEngineer, ZooplusSimulator
+from zoolib import FeatureEngineer, LinTSAgent, ZooplusSimulator
 from zoolib._support.threads import one_thread
-from zoolib import LinTSAgent
 from zoolib.service import (
     BanditService,
     DuplicateRewardError,

@@ -115,7 +115,7 @@ def test_a_request_id_of_another_request_is_refused_in_words(path, again):
             service.select(*again, request_id="r")
         # The same, though it came meanwhile.
         with (
-            mock.patch.object(service.store, "decided", lambda request: None),
+            mock.patch.object(service.store, "decided", return_value=None),
             pytest.raises(ValueError, match=words),
         ):
             service.select(*again, request_id="r")
@@ -201,7 +201,7 @@ def test_arms_have_labels_and_the_database_knows_them(path):
         name = service.retrain(held_out=0.5)
         assert service.store.version(name).validation["n"] == 30
     for others in (("kibble", "leash"), (*ARMS[:2], "toy"), ARMS[::-1], 3):
-        with pytest.raises(ValueError, match="n_arms must be what .* was made with"):
+        with pytest.raises(ValueError, match=r"n_arms must be what .* was made with"):
             shop(path, arms=others)
     with shop(path) as service:
         assert service.learnt() == before
@@ -700,7 +700,7 @@ def test_features_that_hang_do_not_hang_the_shop(path, clock, hang):
         began = time.perf_counter()
         blind = [service.select(n, n, request_id=n) for n in range(8)]
         assert {decision.version for decision in blind} == {FALLBACK}
-        assert 8 * 0.2 <= time.perf_counter() - began
+        assert time.perf_counter() - began >= 8 * 0.2
         n_threads, began = threading.active_count(), time.perf_counter()
         blind += [service.select(n, n, request_id=n) for n in range(8, 28)]
         # All threads hang: nobody is waited for, and no thread is begun.

@@ -304,6 +304,9 @@ class Store(Database):
         """Give the oldest open events that are due a reward of zero; return how many did."""
         with self.alone():
             self._settle()
+            due = "SELECT 1 FROM events WHERE open AND due <= ? LIMIT 1"
+            if not self._rows(due, time):
+                return 0
             with self.transaction() as db:
                 return _expire(db, _not_before_the_last(db, time), most)
 
