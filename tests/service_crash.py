@@ -237,10 +237,11 @@ def serve_from_two(path, life, n_left, say) -> None:
             tell("failed", repr(error))
 
     def clock() -> float:
-        return float(service.store.last_event()) if service else 0.0
+        return float(shops[0].store.last_event()) if shops else 0.0
 
-    service = None
+    shops = []
     with small(path, clock) as service:
+        shops.append(service)
         threads = [
             threading.Thread(target=guarded, args=(service, number))
             for number in range(2)

@@ -101,10 +101,7 @@ ERRORS = {
 
 
 class Database:
-    """A file of this service: opened or made, checked, and changed in transactions.
-
-    Threads share one connection: one of them has it at a time.
-    """
+    """A file of this service: opened or made, checked, and changed in transactions, by a thread at a time."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path, self._lock = Path(path), threading.RLock()

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 from typing import TypeVar
 
@@ -41,10 +42,7 @@ class Health:
 
 
 class Workers:
-    """At most `size` threads for functions that may hang; those that hang cost the caller a deadline at most.
-
-    Unlike those of an executor, they do not keep the program from ending.
-    """
+    """At most `size` threads for functions that may hang. Unlike an executor's, they let the program end."""
 
     def __init__(self, size: int) -> None:
         self.size, self._jobs = size, SimpleQueue()
@@ -78,31 +76,25 @@ class Workers:
 
     def close(self) -> None:
         """Let the threads end that do not hang."""
-        for _ in range(self._threads):
+        while self._threads:
+            self._threads -= 1
             self._jobs.put(None)
 
     def _work(self) -> None:
         while job := self._jobs.get():
-            function, answer = job
-            try:
-                result, error = function(), None
-            except BaseException as raised:  # for the caller, if there still is one
-                result, error = None, raised
-            with self._lock:
-                self._taken -= 1
-                self._given_up.discard(answer)
-                if error is None:
-                    answer.set_result(result)
-                else:
-                    answer.set_exception(error)
+            self._do(*job)
+            del job  # an idle thread keeps nothing alive
             self._free.release()
-            del (
-                job,
-                function,
-                answer,
-                result,
-                error,
-            )  # an idle thread keeps nothing alive
+
+    def _do(self, function: Callable[[], T], answer: Future[T]) -> None:
+        try:
+            tell = partial(answer.set_result, function())
+        except BaseException as error:  # for the caller, if there still is one
+            tell = partial(answer.set_exception, error)
+        with self._lock:
+            self._taken -= 1
+            self._given_up.discard(answer)
+            tell()
 
 
 class Breaker:

@@ -18,6 +18,7 @@ from os import PathLike
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.linalg import LinAlgError
 from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import (
@@ -54,10 +55,7 @@ from zoolib.service.training import register, train
 from zoolib.service.watching import Watch
 
 # What a broken version may raise; anything else is a mistake of the caller, or of this program.
-FAILURES = (
-    *(StoreError, ValueError, TimeoutError),
-    *(FloatingPointError, np.linalg.LinAlgError),
-)
+FAILURES = (StoreError, ValueError, TimeoutError, FloatingPointError, LinAlgError)
 TIMED = ("scores", "selection", "decision", "update", "acknowledgement")
 STREAM = 901  # the number of the stream that choices are drawn from
 TIMINGS_KEPT = 10_000
@@ -144,9 +142,9 @@ class BanditService:
 
     Notes
     -----
-    Threads may share a service, and so may processes share its file. What it is given (`features`,
-    `healthy`, agents) runs in threads of its own, so that what hangs there costs a visit the deadline of the
-    settings at most, and once all of them hang, nothing. A disk that hangs is waited for.
+    Threads may share a service, and processes its file. `features`, `healthy` and agents are called in threads
+    of the service's own: if one hangs, a visit waits for the deadline, and not at all once all of them
+    hang. A disk that hangs is waited for.
     """
 
     def __init__(
@@ -248,19 +246,18 @@ class BanditService:
         user_id : hashable
             Who comes; known by its text, `str(user_id)`.
         moment : optional
-            What is known of this visit: handed to `features` as a second argument. If there is a request id,
-            anything that JSON can hold, or an array.
+            What is known of this visit, a second argument for `features`; with a request id, anything that JSON
+            can hold, or an array.
         request_id : str, bytes or int, optional
-            Asked again, the service gives the same answer, and there is one event. Refused decisions and
-            deleted ones are forgotten.
+            Asked again, the service gives the same answer, and there is one event. Those refused or deleted are
+            forgotten.
 
         Raises
         ------
         ValueError
             If the request id stands for another user or moment; or whatever `features` raises.
         StoreError
-            If the event could not be logged, or was later on the disk than the deadline allows. Nothing was
-            decided then, and the event's fate is "refused".
+            If the event is not on disk, or came there after the deadline: it is refused, nothing was decided.
         """
         start = self.timer()
         now, user = self._now(), self.store.pseudonym(user_id)
@@ -268,7 +265,7 @@ class BanditService:
         if request_id is not None:
             request = self.store.request(request_id, user, moment)
             if known := self.store.decided(request):
-                return self._decision(*known)
+                return Decision(*known)
         context = self._context(user_id, moment, now)
         assigned = self.rollout.assign(user)
         version, probabilities = self._choose(assigned, context, now)
@@ -276,25 +273,15 @@ class BanditService:
             drawn, probability = draw(probabilities, self._rng)
         self._took("selection", start)
         written = self.timer()
-        known = self.store.log_event(
-            user,
-            None if context is None else context.features,
-            int(drawn),
-            float(probability),
-            version,
-            assigned,
-            now,
-            self.settings.attribution,
-            request,
-            lambda: self.timer() - written <= self.settings.deadline,
+        features = None if context is None else context.features
+        logged = self.store.log_event(
+            *(user, features, int(drawn), float(probability), version, assigned, now),
+            attribution=self.settings.attribution,
+            request=request,
+            in_time=lambda: self.timer() - written <= self.settings.deadline,
         )
         self._took("decision", start)
-        return self._decision(*known)
-
-    def _decision(
-        self, event: int, place: int, propensity: float, name: str
-    ) -> Decision:
-        return Decision(event, self.store.arms[place], propensity, name)
+        return Decision(*logged)
 
     def version_of(self, user_id: Hashable) -> str:
         """Return the name of the version that a user is assigned to, until a rollout goes on."""
@@ -437,12 +424,8 @@ class BanditService:
     def fates(self) -> dict[str, int]:
         """Count the decisions by their fates, after those that are due have expired.
 
-        Returns
-        -------
-        dict of int
-            Of the events in the log, those that are "open", since a reward may yet come, "rewarded", and
-            "expired"; and since the file was made those "refused", which were not on the disk in time:
-            nobody has seen them, and no agent learns from them.
+        Those in the log are "open", since a reward may yet come, "rewarded", or "expired". Those "refused" were
+        not on the disk in time: nobody has seen them, and no agent learns from them.
         """
         self.expire()
         return self.store.fates()
@@ -574,7 +557,7 @@ class BanditService:
         problems = {name: reason for name, reason in reasons.items() if reason}
         if self._snapshot_trouble:
             problems["snapshot"] = self._snapshot_trouble
-        messages = tuple(alert.message for alert in tuple(self._alerts))
+        messages = tuple(alert.message for alert in list(self._alerts))
         return Health(problems, self.store.counters(), messages)
 
     def watch(self) -> list[Alert]:
@@ -608,7 +591,8 @@ class BanditService:
         What an agent has learnt from them, a term in two sums, stays in it; a retrained version knows
         nothing of them.
         """
-        self._contexts.clear()
+        with self._lock:
+            self._contexts.clear()
         return self._delete(user=self.store.pseudonym(user_id))
 
     def _delete(self, **which: float | bytes) -> int:

@@ -53,6 +53,7 @@ REJECTIONS = {
     (0, 0): (DuplicateRewardError, "duplicate reward", "have no reward yet"),
     (0, 1): (LateRewardError, "late reward", "be of an event that has not expired"),
 }
+FATES = ("open", "rewarded", "expired", "refused")
 # Hashes of a request's id, and of who asked with what; None without an id.
 Asked = tuple[bytes, bytes] | tuple[None, None]
 
@@ -184,22 +185,19 @@ class Store(Database):
 
     # ---- The log
 
-    def decided(self, request: Asked) -> tuple[int, int, float, str] | None:
-        """Return event, place of the arm, propensity and version of a request that was answered before."""
+    def decided(self, request: Asked) -> tuple[int, Hashable, float, str] | None:
+        """Return event id, arm, propensity and version of a request that was answered before."""
         with self.alone():
             self._settle()
-            return self._decided(request)
-
-    def _decided(self, request: Asked) -> tuple[int, int, float, str] | None:
-        found = self._rows(
-            "SELECT asked, id, arm, propensity, version FROM events WHERE request = ?",
-            request[0],
-        )
+            found = self._rows(
+                "SELECT asked, id, arm, propensity, version FROM events WHERE request = ?",
+                request[0],
+            )
         if found and found[0][0] != request[1]:
             raise ValueError(
                 "request_id must be new, or of the same user and moment: it stands for another request"
             )
-        return found[0][1:] if found else None
+        return (found[0][1], self.arms[found[0][2]], *found[0][3:]) if found else None
 
     def log_event(
         self,
@@ -213,23 +211,13 @@ class Store(Database):
         attribution: float = np.inf,
         request: Asked = (None, None),
         in_time: Callable[[], bool] = lambda: True,
-    ) -> tuple[int, int, float, str]:
-        """Log one decision, or find the one that the request has had meanwhile.
+    ) -> tuple[int, Hashable, float, str]:
+        """Log one decision, or find that of the request; return event id, arm, propensity and version.
 
         The user is a pseudonym and the features have shape (K, d), or (1, d) of the visitor alone; they are
         None if they did not come. `version` drew the arm; `assigned` is the version of the user, another
         one if a fallback stood in for it. A time before the last one is logged as the last one, and counted.
-        Without a reward the event expires after so many seconds. A few others that are due do so now.
-
-        Returns
-        -------
-        tuple
-            Event id, which is never used again, arm, propensity and version.
-
-        Raises
-        ------
-        StoreError
-            If the event is not on disk, or not `in_time`. It is counted as refused, and is not in the log.
+        An event that is not on disk, or not `in_time`, is refused: it is counted, and StoreError raised.
         """
         arm = int(as_ids("arm", arm, self.n_arms))
         propensity = as_rate("propensity", propensity)
@@ -238,22 +226,16 @@ class Store(Database):
             try:
                 self._settle()
                 with self.transaction() as db:
-                    if request[0] and (known := self._decided(request)):
+                    if request[0] and (known := self.decided(request)):
                         return known
                     time = _not_before_the_last(db, time)
                     _expire(db, time, EXPIRED_AT_ONCE)
-                    row = (
-                        user,
-                        _insert_context(db, features),
-                        arm,
-                        propensity,
-                        version,
-                    )
-                    row += (assigned, time, time + attribution, *request)
+                    context = _insert_context(db, features)
+                    row = (user, context, arm, propensity, version, assigned, time)
                     number = db.execute(
                         "INSERT INTO events (user, context, arm, propensity, version, assigned, time, due,"
                         " request, asked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                        row,
+                        (*row, time + attribution, *request),
                     ).lastrowid
                 event = number  # which is on the disk from here on
                 if not in_time():
@@ -266,7 +248,7 @@ class Store(Database):
                     with suppress(StoreError):  # else before the next decision
                         self._settle()
                 raise
-        return number, arm, propensity, version
+        return number, self.arms[arm], propensity, version
 
     def _settle(self) -> None:
         """Delete and count the decisions that were refused."""
@@ -278,10 +260,7 @@ class Store(Database):
             self._refused.clear()
 
     def log_reward(self, event_id: int, reward: float, time: float) -> int:
-        """Log one reward in [0, 1]; return its sequence number, or count and raise why it is rejected.
-
-        A few events that are due expire.
-        """
+        """Log one reward in [0, 1]; return its sequence number, or count and raise why it is rejected."""
         row = (min(event_id, LARGEST_ID),)
         with self.transaction() as db:
             time = _not_before_the_last(db, time)
@@ -314,14 +293,11 @@ class Store(Database):
         """Count the events by their fates: see `BanditService.fates`."""
         with self.alone():
             self._settle()
-            ((is_open, rewarded, expired),) = self._rows(
+            ((*counts, n),) = self._rows(
                 "SELECT (SELECT count(*) FROM events WHERE open), count(*) - ifnull(sum(expired), 0),"
-                " ifnull(sum(expired), 0) FROM rewards"
+                " ifnull(sum(expired), 0), (SELECT count FROM counters WHERE name = 'refused') FROM rewards"
             )
-            refused = self.counters().get("refused", 0)
-        return {"open": is_open, "rewarded": rewarded, "expired": expired} | {
-            "refused": refused
-        }
+        return dict(zip(FATES, (*counts, n or 0), strict=True))
 
     def complete(self) -> int:
         """Return the last event up to which all have their fates."""
@@ -367,8 +343,7 @@ class Store(Database):
     def visits(self, after: int = 0) -> EventLog:
         """Read the events after one, in their own order, up to the first that has no fate yet.
 
-        Clicks come soon, and the zeros of those who do not click when they expire. In the order of the
-        rewards the newest visits would seem to be clicks alone.
+        Clicks come soon, and zeros when visits expire: of the newest visits only the clicks are known.
         """
         return self._log("id > ? AND id <= ? ORDER BY id", after, self.complete())
 
@@ -418,7 +393,7 @@ class Store(Database):
     def clicks_by_user(self, assigned: str, after: int) -> NDArray[np.float64]:
         """Return visits and summed rewards of each user assigned to a version after an event, shape (U, 2).
 
-        Visits are counted up to the first that has no fate yet: see `visits`.
+        They end where `visits` end.
         """
         rows = self._rows(
             "SELECT count(*), sum(reward) FROM events JOIN rewards ON event = id"
