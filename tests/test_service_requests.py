@@ -115,9 +115,11 @@ def test_a_request_id_of_another_request_is_refused_in_words(path, again):
             service.select(*again, request_id="r")
         # The same, though the first one came after this one had looked.
         looks = iter((lambda request: None, service.store.decided))
-        with mock.patch.object(service.store, "decided", lambda r: next(looks)(r)):
-            with pytest.raises(ValueError, match=words):
-                service.select(*again, request_id="r")
+        with (
+            mock.patch.object(service.store, "decided", lambda r: next(looks)(r)),
+            pytest.raises(ValueError, match=words),
+        ):
+            service.select(*again, request_id="r")
         assert (service.store.events(), service.learnt()) == before
         assert service.select("anna", 17, request_id="r") == first
         assert service.fates()["refused"] == 0
