@@ -14,8 +14,9 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.linalg import LinAlgError
@@ -61,9 +62,8 @@ STREAM = 901  # the number of the stream that choices are drawn from
 TIMINGS_KEPT = 10_000
 ALERTS_KEPT = 100
 USERS_KEPT = 1_000  # whose features are in the cache
-THREADS = 8  # for features, and as many for models: so many calls may hang
+THREADS = 8  # that may hang at features, models or health checks
 EXPIRED_IN_ONE_GO = 1_000  # decisions, in one transaction
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class BanditService:
         self._healthy, self._features = healthy or (lambda: True), features
         self._contexts: dict[tuple, Context] = {}
         self._lock, self._watching = threading.Lock(), threading.Lock()
-        self._askers, self._thinkers = Workers(THREADS), Workers(THREADS)
+        self._workers = Workers(THREADS)
         self.seed = as_size("seed", seed, least=0)
         self.timings = {name: deque(maxlen=TIMINGS_KEPT) for name in TIMED}
         self._models: dict[str, Model] = {}
@@ -205,8 +205,7 @@ class BanditService:
     def close(self) -> None:
         """Close the database."""
         self.store.close()
-        self._askers.close()
-        self._thinkers.close()
+        self._workers.close()
 
     def _fresh(self, seed: int) -> Agent:
         """Return a new agent, if it is one that can stand behind the counter."""
@@ -266,9 +265,9 @@ class BanditService:
             request = self.store.request(request_id, user, moment)
             if known := self.store.decided(request):
                 return Decision(*known)
-        context = self._context(user_id, moment, now)
         assigned = self.rollout.assign(user)
-        version, probabilities = self._choose(assigned, context, now)
+        seen = self._choose(assigned, user_id, moment, now)
+        context, version, probabilities = seen
         with self._lock:
             drawn, probability = draw(probabilities, self._rng)
         self._took("selection", start)
@@ -287,25 +286,8 @@ class BanditService:
         """Return the name of the version that a user is assigned to, until a rollout goes on."""
         return self.rollout.assign(self.store.pseudonym(user_id))
 
-    def _context(self, user_id: Hashable, moment: Any, now: float) -> Context | None:
-        """Return what an agent may see of a visit, not the id; None if the features do not come in time."""
-        key = user_id, now // 60  # each minute asks again
-        if moment is None and (known := self._contexts.get(key)):
-            return known
+    def _look_up(self, user_id: Hashable, moment: Any) -> Context:
         given = (user_id,) if moment is None else (user_id, moment)
-        deadline = self.settings.deadline
-        try:
-            context = self._askers.call(lambda: self._look_up(*given), deadline)
-        except TimeoutError:
-            return None
-        if moment is None:
-            with self._lock:
-                if len(self._contexts) >= USERS_KEPT:
-                    del self._contexts[next(iter(self._contexts))]
-                self._contexts[key] = context
-        return context
-
-    def _look_up(self, *given: Any) -> Context:
         features = np.array(self._features(*given), dtype=np.float32)
         k, d = self.store.n_arms, self.store.n_features
         if features.shape not in ((k, d), (d,)) or not np.isfinite(features).all():
@@ -315,23 +297,53 @@ class BanditService:
         return Context(NOBODY, features)
 
     def _choose(
-        self, name: str, context: Context | None, now: float
-    ) -> tuple[str, NDArray[np.float64]]:
-        """Return what chooses for a version's user, itself or the fallback, and its probabilities."""
+        self, name: str, user_id: Hashable, moment: Any, now: float
+    ) -> tuple[Context | None, str, NDArray[np.float64]]:
+        """Return what agents see of a visit, or None if it is late, and who chooses with which probabilities.
+
+        Features and model are asked one after the other, in one thread: each change of threads costs time.
+        """
         breaker = self._breaker(name)
         if breaker.check_is_due(now):
             reason = self._complaint()
             with self._lock:
                 breaker.checked(reason, now)
-        if context is not None and not breaker.open:
-            with self._trying(name):
-                probabilities, seconds = self._ask(name, self._score, context)
-                late = seconds > self.settings.latency_limit
-                reason = f"scores took {1e3 * seconds:.1f} ms" if late else ""
-                with self._lock:
-                    breaker.tried(reason, now)
-                return name, probabilities  # late or not: the answer is there
-        return FALLBACK, fallback_probabilities(self.store)
+        key = None if moment is not None else (user_id, now // 60)  # a minute's
+        seen = [self._contexts[key]] if key in self._contexts else []
+
+        def task() -> Exception | tuple[NDArray[np.float64], float] | None:
+            try:
+                if not seen:
+                    seen.append(self._look_up(user_id, moment))
+            except Exception as error:  # the caller's, not the model's
+                return error
+            if breaker.open:
+                return None
+            with self._using(name) as model:
+                return self._score(model, seen[0])
+
+        answer = None
+        with self._trying(name):
+            try:
+                answer = self._workers.call(task, self.settings.deadline)
+            except TimeoutError:
+                if seen:  # else it was not the model that hung
+                    raise
+        if isinstance(answer, Exception) and not isinstance(answer, TimeoutError):
+            raise answer
+        context = seen[0] if seen else None
+        if key and context and key not in self._contexts:
+            with self._lock:
+                if len(self._contexts) >= USERS_KEPT:
+                    del self._contexts[next(iter(self._contexts))]
+                self._contexts[key] = context
+        if not isinstance(answer, tuple):
+            return context, FALLBACK, fallback_probabilities(self.store)
+        probabilities, seconds = answer
+        late = seconds > self.settings.latency_limit
+        with self._lock:
+            breaker.tried(f"scores took {1e3 * seconds:.1f} ms" if late else "", now)
+        return context, name, probabilities  # late or not: the answer is there
 
     def _score(
         self, model: Model, context: Context
@@ -349,7 +361,7 @@ class BanditService:
     def _complaint(self) -> str:
         """Return why models shall not serve, or nothing."""
         try:
-            well = self._thinkers.call(self._healthy, self.settings.deadline)
+            well = self._workers.call(self._healthy, self.settings.deadline)
             return "" if well else "the health check says no"
         except Exception as error:  # of any kind: a check must not break the shop
             return _words(error)
@@ -393,7 +405,7 @@ class BanditService:
         seq = self.store.log_reward(event_id, reward, self._now())
         for name in list(self._models):  # the others learn when they are loaded
             with self._trying(name):
-                self._ask(name, lambda model: None)
+                self._workers.call(partial(self._learn, name), self.settings.deadline)
         self._took("acknowledgement", start)
         every = self.settings.snapshot_every
         with self._lock:
@@ -417,8 +429,8 @@ class BanditService:
         while n := self.store.expire(self._now(), EXPIRED_IN_ONE_GO):
             total += n
             for name in list(self._models):
-                with self._trying(name), self._using(name):
-                    pass
+                with self._trying(name):
+                    self._learn(name)
         return total
 
     def fates(self) -> dict[str, int]:
@@ -449,14 +461,10 @@ class BanditService:
         finally:
             model.lock.release()
 
-    def _ask(self, name: str, use: Callable[..., T], *arguments: Any) -> T:
-        """Return what a function makes of a version that serves; TimeoutError if that takes too long."""
-
-        def task() -> T:
-            with self._using(name) as model:
-                return use(model, *arguments)
-
-        return self._thinkers.call(task, self.settings.deadline)
+    def _learn(self, name: str) -> None:
+        """Have a version that serves learn what is new."""
+        with self._using(name):
+            pass
 
     def _load(self) -> None:
         """Have the versions that serve in memory before a user comes, and no others."""
@@ -464,8 +472,8 @@ class BanditService:
         for retired in set(self._models) - set(names):
             self._models.pop(retired, None)
         for name in names:
-            with self._trying(name), self._using(name):
-                pass
+            with self._trying(name):
+                self._learn(name)
 
     def snapshot(self) -> None:
         """Write down what each version in memory has learnt."""
