@@ -266,8 +266,8 @@ class BanditService:
             if known := self.store.decided(request):
                 return Decision(*known)
         assigned = self.rollout.assign(user)
-        seen = self._choose(assigned, user_id, moment, now)
-        context, version, probabilities = seen
+        chosen = self._choose(assigned, user_id, moment, now)
+        context, version, probabilities = chosen
         with self._lock:
             drawn, probability = draw(probabilities, self._rng)
         self._took("selection", start)
@@ -309,7 +309,7 @@ class BanditService:
             with self._lock:
                 breaker.checked(reason, now)
         key = None if moment is not None else (user_id, now // 60)  # a minute's
-        seen = [self._contexts[key]] if key in self._contexts else []
+        seen = [known] if (known := self._contexts.get(key)) else []
 
         def task() -> Exception | tuple[NDArray[np.float64], float] | None:
             try:
@@ -332,7 +332,7 @@ class BanditService:
         if isinstance(answer, Exception) and not isinstance(answer, TimeoutError):
             raise answer
         context = seen[0] if seen else None
-        if key and context and key not in self._contexts:
+        if key and context and not known:
             with self._lock:
                 if len(self._contexts) >= USERS_KEPT:
                     del self._contexts[next(iter(self._contexts))]
@@ -367,8 +367,9 @@ class BanditService:
             return _words(error)
 
     def _took(self, what: str, start: float) -> float:
-        self.timings[what].append(self.timer() - start)
-        return self.timings[what][-1]
+        seconds = self.timer() - start
+        self.timings[what].append(seconds)
+        return seconds
 
     def _breaker(self, name: str) -> Breaker:
         new = Breaker(self.settings.patience, self.settings.pause)
