@@ -34,7 +34,7 @@ def serve(n_visits: int, n_warm: int = 50) -> dict[str, list[float]]:
             world.n_products,
             features.n_features,
             key=b"sixteen secret b",
-            settings=Settings(latency_limit=60.0, n_draws=100),
+            settings=Settings(latency_limit=60.0, deadline=60.0, n_draws=100),
         )
         with service:
             for step in range(n_warm + n_visits):

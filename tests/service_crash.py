@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from multiprocessing import forkserver
@@ -22,16 +23,22 @@ from unittest import mock
 import numpy as np
 
 import zoolib.agents.neural_linear  # noqa: F401  PyTorch, loaded once for all children
-from zoolib import FeatureEngineer, ZooplusSimulator
+from zoolib import FeatureEngineer, LinTSAgent, ZooplusSimulator
 from zoolib._support.threads import one_thread
-from zoolib.service import BanditService, DuplicateRewardError, Settings
+from zoolib.service import (
+    BanditService,
+    DuplicateRewardError,
+    LateRewardError,
+    Settings,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 WORLD = ZooplusSimulator(seed=42)
 FEATURES = FeatureEngineer(WORLD)
 TRUTH = WORLD.true_ctr(np.arange(1000)[:, None], np.arange(50))
-SETTINGS = Settings(snapshot_every=250, latency_limit=60.0, n_draws=20)
+SETTINGS = Settings(snapshot_every=250, latency_limit=60.0, deadline=60.0, n_draws=20)
 CONTEXT = multiprocessing.get_context("forkserver")
+WINDOW = 30  # decisions within which a reward counts, where the clock counts decisions
 
 
 @contextlib.contextmanager
@@ -157,3 +164,123 @@ def run(path: Path, n_events: int, n_kills: int, seed: int) -> dict[int, int]:
         pipe.close()
         assert child.exitcode == (0 if life == n_kills else -signal.SIGKILL)
     return acknowledged
+
+
+# ---- Two threads, rewards that do not come, come late, or twice
+
+
+def small(path: Path, clock) -> BanditService:
+    """Open a service of five arms and a linear agent."""
+    features = np.random.default_rng(0).normal(size=(100, 5, 3))
+    return BanditService(
+        path,
+        features.__getitem__,
+        5,
+        3,
+        key=b"sixteen secret b",
+        make_agent=lambda k, d, seed: LinTSAgent(k, d, alpha=0.3, shared=True),
+        settings=Settings(
+            attribution=WINDOW, deadline=60.0, latency_limit=60.0, snapshot_every=200
+        ),
+        clock=clock,
+    )
+
+
+@one_thread()
+def serve_from_two(path, life, n_left, say) -> None:
+    """Serve visits from two threads; say what is answered, and what is about to be sent."""
+    talking = threading.Lock()
+
+    def tell(*words) -> None:
+        with talking:
+            say.send(words)
+
+    def send(service, event, reward) -> None:
+        tell("sent", event, reward)
+        try:
+            service.reward(event, reward)
+            tell("rewarded", event)
+        except LateRewardError:
+            tell("late", event)
+
+    def visits(service, thread) -> None:
+        rng, held = np.random.default_rng([life, thread]), []
+        for number in range(n_left // 2 + 1):
+            user, kind = (
+                int(rng.integers(100)),
+                rng.choice(
+                    ["never", "once", "twice", "held"], p=[1 / 3, 0.4, 0.1, 1 / 6]
+                ),
+            )
+            request = f"{life}, {thread}, {number}"
+            decision = service.select(user, request_id=request)
+            tell("decided", decision.event_id, request, user)
+            if number % 10 == 0 and service.select(user, None, request) != decision:
+                tell("failed", "another answer")
+            if kind == "held":
+                held.append(decision.event_id)
+            elif kind != "never":
+                send(service, decision.event_id, float(rng.random() < 0.3))
+            if kind == "twice":
+                try:
+                    service.reward(decision.event_id, 1)
+                    tell("failed", "counted twice")
+                except (DuplicateRewardError, LateRewardError):
+                    pass
+            if held and held[0] < decision.event_id - WINDOW - 5:
+                send(service, held.pop(0), 1.0)
+
+    def guarded(*arguments) -> None:
+        try:
+            visits(*arguments)
+        except BaseException as error:
+            tell("failed", repr(error))
+
+    def clock() -> float:
+        return float(shops[0].store.last_event()) if shops else 0.0
+
+    shops = []
+    with small(path, clock) as service:
+        shops.append(service)
+        threads = [
+            threading.Thread(target=guarded, args=(service, number))
+            for number in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def run_two(path: Path, n_requests: int, n_kills: int, seed: int) -> dict[str, dict]:
+    """Have n requests answered, with so many kills on the way; return what the client has heard.
+
+    Returns
+    -------
+    dict of dict
+        For each word of the service, its events and what it said of them.
+    """
+    rng = np.random.default_rng(seed)
+    after = np.sort(rng.choice(np.arange(1, n_requests), size=n_kills, replace=False))
+    later = rng.uniform(0, 0.002, size=n_kills)
+    heard_of = {word: {} for word in ("decided", "sent", "rewarded", "late", "failed")}
+
+    def hear(word, about, *more) -> None:
+        assert about not in heard_of[word]
+        heard_of[word][about] = more
+
+    for life in range(n_kills + 1):
+        n_left = n_requests - len(heard_of["decided"])
+        child, pipe = start(serve_from_two, path, life, n_left)
+        for words in heard(pipe):
+            hear(*words)
+            if life < n_kills and len(heard_of["decided"]) >= after[life]:
+                time.sleep(later[life])
+                os.kill(child.pid, signal.SIGKILL)
+                break
+        for words in heard(pipe):
+            hear(*words)
+        child.join()
+        pipe.close()
+        assert child.exitcode == (0 if life == n_kills else -signal.SIGKILL)
+    return heard_of

@@ -14,6 +14,8 @@ from tests.service_crash import (
     opened,
     quick_folder,
     run,
+    run_two,
+    small,
     start,
 )
 from zoolib._support.threads import one_thread
@@ -54,10 +56,60 @@ def test_nothing_acknowledged_is_lost_in_many_kills(folder, n_kills):
         assert times == sorted(times)
 
 
+@pytest.mark.parametrize("n_kills", [10, pytest.param(100, marks=pytest.mark.weekly)])
+def test_every_decision_has_one_fate_in_two_threads_and_many_kills(folder, n_kills):
+    n_requests = 100 * n_kills
+    path = folder / f"two-{n_kills}.db"
+    told = run_two(path, n_requests, n_kills, seed=0)
+    assert told["failed"] == {}
+    assert len(told["decided"]) >= n_requests
+    with small(path, lambda: 1e9) as service:
+        fates = service.fates()
+        found = {
+            event: (reward, expired)
+            for event, reward, expired in service.store._rows(
+                "SELECT event, reward, expired FROM rewards"
+            )
+        }
+        ids = [row[0] for row in service.store.events()]
+        assert fates == {
+            "open": 0,
+            "rewarded": sum(not expired for _, expired in found.values()),
+            "expired": sum(expired for _, expired in found.values()),
+            "refused": 0,
+        }
+        # One fate each, and none is unknown of those that were acknowledged.
+        assert sorted(found) == ids
+        assert set(told["decided"]) <= set(found)
+        # At most one visit of each thread and life was decided and not heard of.
+        assert len(ids) - len(told["decided"]) <= 2 * n_kills
+        for event in told["decided"]:
+            zero, sent = (0, 1), told["sent"].get(event)
+            if event in told["rewarded"]:
+                assert found[event] == (*sent, 0)
+            elif sent is None or event in told["late"]:
+                assert found[event] == zero
+            else:  # killed before it was answered
+                assert found[event] in (zero, (*sent, 0))
+        assert min(len(told["late"]), fates["expired"] - len(told["late"])) > n_kills
+        # Each request had one event, and has it still.
+        requests = {said: event for event, said in told["decided"].items()}
+        assert len(requests) == len(told["decided"])
+        for (request, user), event in list(requests.items())[:: n_requests // 100]:
+            assert service.select(user, request_id=request).event_id == event
+        assert service.learnt() == service.learnt(replayed=True)
+        assert service.store.snapshots("v1")[-1][0] == 0
+
+
 # ---- Retraining and promotion, interrupted everywhere
 
 RENEWAL = Settings(
-    latency_limit=60.0, n_draws=20, guard_visits=20, guard_level=1e-6, min_sample=10
+    latency_limit=60.0,
+    deadline=60.0,
+    n_draws=20,
+    guard_visits=20,
+    guard_level=1e-6,
+    min_sample=10,
 )
 
 

@@ -26,6 +26,7 @@ from zoolib.service.training import (
 
 SETTINGS = Settings(
     latency_limit=60.0,
+    deadline=60.0,
     n_draws=20,
     guard_visits=100,
     guard_level=0.01,
@@ -260,6 +261,7 @@ def test_values_are_right_on_average_and_their_intervals_cover(logged):
         arm = np.array([rng.choice(50, p=served[c]) for c in context])
         log = EventLog(
             seq=np.arange(400),
+            event=np.arange(400),
             arm=arm,
             reward=(rng.random(400) < truth[context, arm]).astype(float),
             propensity=served[context, arm],

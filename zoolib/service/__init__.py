@@ -7,7 +7,7 @@ module             what lives there
 `model`            a version in memory: an agent, and its way from and to the disk
 `training`         retraining and off-policy validation
 `rollout`          the registry's states, shares of users, the guardrail
-`health`           the breaker and the fallback
+`health`           deadlines, the breaker and the fallback
 `watching`         monitors on the log
 `store`            events, rewards, versions and snapshots on disk
 `database`         the file: tables, transactions, errors
@@ -29,6 +29,7 @@ from zoolib.service.rollout import STAGES, PromotionRefusedError, Review
 from zoolib.service.settings import Settings
 from zoolib.service.store import (
     DuplicateRewardError,
+    LateRewardError,
     RewardRejectedError,
     UnknownEventError,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "Decision",
     "DuplicateRewardError",
     "Health",
+    "LateRewardError",
     "PromotionRefusedError",
     "Recovery",
     "Review",

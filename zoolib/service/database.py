@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -16,21 +17,29 @@ CREATE TABLE contexts (id INTEGER PRIMARY KEY, features BLOB NOT NULL) STRICT;
 CREATE TABLE events (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     user BLOB NOT NULL,
-    context INTEGER NOT NULL REFERENCES contexts,
+    context INTEGER REFERENCES contexts,
     arm INTEGER NOT NULL CHECK (arm >= 0),
     propensity REAL NOT NULL CHECK (propensity > 0 AND propensity <= 1),
     version TEXT NOT NULL,
     assigned TEXT NOT NULL,
-    time REAL NOT NULL
+    time REAL NOT NULL,
+    due REAL NOT NULL,
+    open INTEGER NOT NULL DEFAULT 1 CHECK (open IN (0, 1)),
+    request BLOB,
+    asked BLOB
 ) STRICT;
 CREATE INDEX events_of_user ON events (user);
 CREATE INDEX events_with_context ON events (context);
+CREATE INDEX open_events ON events (due) WHERE open;
+CREATE UNIQUE INDEX requests ON events (request) WHERE request IS NOT NULL;
 CREATE TABLE rewards (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     event INTEGER NOT NULL UNIQUE REFERENCES events ON DELETE CASCADE,
     reward REAL NOT NULL CHECK (reward BETWEEN 0 AND 1),
-    time REAL NOT NULL
+    time REAL NOT NULL,
+    expired INTEGER NOT NULL CHECK (expired = 0 OR (expired = 1 AND reward = 0))
 ) STRICT;
+CREATE TRIGGER one_fate AFTER INSERT ON rewards BEGIN UPDATE events SET open = 0 WHERE id = new.event; END;
 CREATE TABLE versions (
     name TEXT PRIMARY KEY,
     parent TEXT REFERENCES versions,
@@ -51,8 +60,8 @@ CREATE TABLE snapshots (
     PRIMARY KEY (version, seq)
 ) STRICT;
 """
-LAYOUT = 2  # grows with every change of the tables or of what their blobs mean
-TIMEOUT = 5.0  # seconds to wait for another process that writes
+LAYOUT = 3  # grows with every change of the tables or of what their blobs mean
+TIMEOUT = 5.0  # seconds to wait for another process that writes, or another thread
 APPLICATION_ID = 0x5A4F4F31  # "ZOO1": tells our files from other SQLite files
 PRAGMAS = (
     "journal_mode = WAL",
@@ -67,7 +76,7 @@ class StoreError(RuntimeError):
 
 
 class StoreLockedError(StoreError):
-    """Another process held the database for longer than `TIMEOUT`."""
+    """Another process or thread held the database for longer than `TIMEOUT`."""
 
 
 class StoreFullError(StoreError):
@@ -92,12 +101,14 @@ ERRORS = {
 
 
 class Database:
-    """A file of this service: opened or made, checked, and changed in transactions."""
+    """A file of this service: opened or made, checked, and changed in transactions, by a thread at a time."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path, self._lock = Path(path), threading.RLock()
         with self._errors():
-            self._db = sqlite3.connect(self.path, TIMEOUT, isolation_level=None)
+            self._db = sqlite3.connect(
+                self.path, TIMEOUT, isolation_level=None, check_same_thread=False
+            )
         try:
             with self._errors():
                 self._open()
@@ -149,9 +160,19 @@ class Database:
             raise kind(f"database {self.path} {words}: {error}") from error
 
     @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other threads out."""
+        if not self._lock.acquire(timeout=TIMEOUT):
+            raise StoreLockedError(f"database {self.path} is locked by another thread")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Do all of it, on disk when this returns, or nothing."""
-        with self._errors():
+        with self.alone(), self._errors():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
@@ -166,5 +187,5 @@ class Database:
         self._db.execute("COMMIT")
 
     def _rows(self, sql: str, *values: Any) -> list[tuple]:
-        with self._errors():
+        with self.alone(), self._errors():
             return self._db.execute(sql, values).fetchall()

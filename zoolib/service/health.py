@@ -1,8 +1,14 @@
-"""When a model fails: a breaker that leaves it alone for a while, and a fallback that stands in."""
+"""When a model fails: deadlines, a breaker that leaves it alone for a while, and a fallback that stands in."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +16,7 @@ from numpy.typing import NDArray
 from zoolib.agents.policies import greedy, with_floor
 from zoolib.service.store import Store
 
+T = TypeVar("T")
 FALLBACK = "fallback: epsilon-greedy"
 FALLBACK_FLOOR = 0.1  # share of its choices that are uniform
 FALLBACK_REWARDS = 10_000  # the newest rewards, from which it takes click rates
@@ -32,6 +39,62 @@ class Health:
     problems: dict[str, str]
     counters: dict[str, int]
     alerts: tuple[str, ...]
+
+
+class Workers:
+    """At most `size` threads for functions that may hang. Unlike an executor's, they let the program end."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self._jobs = size, SimpleQueue()
+        self._free, self._lock = threading.Semaphore(size), threading.Lock()
+        self._threads, self._taken, self._given_up = 0, 0, set()
+
+    def call(self, function: Callable[[], T], deadline: float) -> T:
+        """Return what a function returns, or raise TimeoutError after so many seconds.
+
+        If all threads are at functions that nobody waits for any more, it is raised at once.
+        """
+        hung = len(self._given_up) >= self.size
+        if not self._free.acquire(timeout=0 if hung else deadline):
+            raise TimeoutError(f"{self.size} calls before this one have not returned")
+        answer: Future[T] = Future()
+        with self._lock:
+            self._taken += 1
+            if self._taken > self._threads:
+                self._threads += 1
+                threading.Thread(target=self._work, daemon=True).start()
+        self._jobs.put((function, answer))
+        try:
+            return answer.result(deadline)
+        except BaseException as error:
+            with self._lock:
+                if late := not answer.done():
+                    self._given_up.add(answer)
+            if late and isinstance(error, TimeoutError):
+                raise TimeoutError(f"no answer within {deadline:g} s") from None
+            raise
+
+    def close(self) -> None:
+        """Let the threads end that do not hang."""
+        while self._threads:
+            self._threads -= 1
+            self._jobs.put(None)
+
+    def _work(self) -> None:
+        while job := self._jobs.get():
+            self._do(*job)
+            del job  # an idle thread keeps nothing alive
+            self._free.release()
+
+    def _do(self, function: Callable[[], T], answer: Future[T]) -> None:
+        try:
+            tell = partial(answer.set_result, function())
+        except BaseException as error:  # for the caller, if there still is one
+            tell = partial(answer.set_exception, error)
+        with self._lock:
+            self._taken -= 1
+            self._given_up.discard(answer)
+            tell()
 
 
 class Breaker:

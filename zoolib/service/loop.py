@@ -3,20 +3,23 @@
 One process serves and learns; others may train, review or forget in the same file. What matters is the
 order in which a reward travels: first to the disk, then it is acknowledged and learnt. Agents learn by
 reading the log from where they are, the same way at work and after a crash, so memory never holds
-anything that the disk does not.
+anything that the disk does not. And every decision has one fate: rewarded, expired, or refused.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import partial
 from os import PathLike
+from typing import Any
 
 import numpy as np
+from numpy.linalg import LinAlgError
 from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import (
@@ -29,7 +32,13 @@ from zoolib.agents.base import Agent, Context
 from zoolib.agents.policies import draw
 from zoolib.monitoring import Alert
 from zoolib.service.database import StoreError
-from zoolib.service.health import FALLBACK, Breaker, Health, fallback_probabilities
+from zoolib.service.health import (
+    FALLBACK,
+    Breaker,
+    Health,
+    Workers,
+    fallback_probabilities,
+)
 from zoolib.service.model import (
     NOBODY,
     MakeAgent,
@@ -47,12 +56,14 @@ from zoolib.service.training import register, train
 from zoolib.service.watching import Watch
 
 # What a broken version may raise; anything else is a mistake of the caller, or of this program.
-FAILURES = (StoreError, ValueError, FloatingPointError, np.linalg.LinAlgError)
+FAILURES = (StoreError, ValueError, TimeoutError, FloatingPointError, LinAlgError)
 TIMED = ("scores", "selection", "decision", "update", "acknowledgement")
 STREAM = 901  # the number of the stream that choices are drawn from
 TIMINGS_KEPT = 10_000
 ALERTS_KEPT = 100
 USERS_KEPT = 1_000  # whose features are in the cache
+THREADS = 8  # that may hang at features, models or health checks
+EXPIRED_IN_ONE_GO = 1_000  # decisions, in one transaction
 
 
 @dataclass(frozen=True)
@@ -63,7 +74,7 @@ class Decision:
     ----------
     event_id : int
         To be given back with the reward.
-    arm : int
+    arm : int or label
         The arm to show.
     propensity : float
         The probability with which it was drawn.
@@ -72,7 +83,7 @@ class Decision:
     """
 
     event_id: int
-    arm: int
+    arm: Hashable
     propensity: float
     version: str
 
@@ -85,16 +96,19 @@ class BanditService:
     path : str or path
         The database file; made if there is none, with a new agent as version "v1".
     features : callable
-        Maps a user id to features (K, d); raises ValueError for an unknown user. The last answers are
-        kept for up to a minute.
-    n_arms, n_features : int
-        K and d.
+        Maps a user id, and the features of the moment if there are any, to features (K, d), or to (d,) of
+        the visitor for agents with a model for each arm; raises ValueError for an unknown user. The last
+        answers for users alone are kept for up to a minute.
+    n_arms : int, or sequence of hashable
+        K, or the labels of the arms: anything that JSON can hold. The database knows them.
+    n_features : int
+        d.
     key : bytes
-        16 to 64 secret bytes for the pseudonyms of users; not stored.
+        16 to 64 secret bytes for the pseudonyms of users and requests; not stored.
     make_agent : callable, default neural_linear
-        Maps K, d and a seed to an agent that has learnt nothing: any linear or neural-linear agent, or
-        another one that learns from rewards alone and does not ask who the user is. It makes the first
-        version and those of a retraining; versions in the database stay as they are.
+        Maps K or the labels, d and a seed to an agent that has learnt nothing: any linear or neural-linear
+        agent, or another one that learns from rewards alone and does not ask who the user is. It makes the
+        first version and those of a retraining; versions in the database stay as they are.
     settings : Settings, optional
         How the service decides, protects itself and judges.
     clock : callable, default time.time
@@ -128,14 +142,16 @@ class BanditService:
 
     Notes
     -----
-    Not thread-safe: one thread owns a service.
+    Threads may share a service, and processes its file. `features`, `healthy` and agents are called in threads
+    of the service's own: if one hangs, a visit waits for the deadline, and not at all once all of them
+    hang. A disk that hangs is waited for.
     """
 
     def __init__(
         self,
         path: str | PathLike[str],
-        features: Callable[[Hashable], ArrayLike],
-        n_arms: int,
+        features: Callable[..., ArrayLike],
+        n_arms: int | Sequence[Hashable],
         n_features: int,
         *,
         key: bytes,
@@ -150,7 +166,9 @@ class BanditService:
         self.settings = settings or Settings()
         self.make_agent, self.clock, self.timer = make_agent, clock, timer
         self._healthy, self._features = healthy or (lambda: True), features
-        self._context = lru_cache(USERS_KEPT)(self._look_up)
+        self._contexts: dict[tuple, Context] = {}
+        self._lock, self._watching = threading.Lock(), threading.Lock()
+        self._workers = Workers(THREADS)
         self.seed = as_size("seed", seed, least=0)
         self.timings = {name: deque(maxlen=TIMINGS_KEPT) for name in TIMED}
         self._models: dict[str, Model] = {}
@@ -167,14 +185,16 @@ class BanditService:
             for one in self._watches:
                 if (kept := self.store.fact(one.fact)) is not None:
                     one.restore(kept)
+            # A stream of its own: drawn from the bare seed, choices would depend on who comes, if the
+            # caller draws the visitors from it. And another one after each restart.
+            stream = [self.seed, STREAM, self.store.last_event()]
+            self._rng = np.random.default_rng(stream)
+            self.rollout = Rollout(self.store, self.settings)
+            self._written = self.store.last_seq()
+            self._load()
         except BaseException:
-            self.store.close()
+            self.close()
             raise
-        # A stream of its own: drawn from the bare seed, choices would depend on who comes, if the
-        # caller draws the visitors from it. And another one after each restart.
-        self._rng = np.random.default_rng([self.seed, STREAM, self.store.last_event()])
-        self.rollout = Rollout(self.store, self.settings)
-        self._load()
 
     def __enter__(self) -> BanditService:
         return self
@@ -185,15 +205,20 @@ class BanditService:
     def close(self) -> None:
         """Close the database."""
         self.store.close()
+        self._workers.close()
 
     def _fresh(self, seed: int) -> Agent:
         """Return a new agent, if it is one that can stand behind the counter."""
-        k, d = self.store.n_arms, self.store.n_features
-        agent = self.make_agent(k, d, seed)
+        arms, k, d = self.store.arms, self.store.n_arms, self.store.n_features
+        agent = self.make_agent(arms.setting(), d, seed)
         wanted = {"n_arms": k, "n_features": d, "n_worlds": None}
         if any(getattr(agent, name, "") != value for name, value in wanted.items()):
             raise ValueError(
                 f"make_agent must return an agent of {k} arms, {d} features and a single world: got {agent!r}"
+            )
+        if agent.arms.names not in (None, arms.names):
+            raise ValueError(
+                f"make_agent must return an agent of the arms {arms!r:.200}: got {agent.arms!r:.200}"
             )
         if not learns_from_rewards_alone(agent):
             raise ValueError(
@@ -207,72 +232,144 @@ class BanditService:
 
     # ---- Serve
 
-    def select(self, user_id: Hashable) -> Decision:
+    def select(
+        self,
+        user_id: Hashable,
+        moment: Any = None,
+        request_id: str | bytes | int | None = None,
+    ) -> Decision:
         """Choose an arm for a user, log the choice, and return it when it is on disk.
+
+        Parameters
+        ----------
+        user_id : hashable
+            Who comes; known by its text, `str(user_id)`.
+        moment : optional
+            What is known of this visit, a second argument for `features`; with a request id, anything that JSON
+            can hold, or an array.
+        request_id : str, bytes or int, optional
+            Asked again, the service gives the same answer, and there is one event. Those refused or deleted are
+            forgotten.
 
         Raises
         ------
+        ValueError
+            If the request id stands for another user or moment; or whatever `features` raises.
         StoreError
-            If the event could not be logged. Nothing was decided then.
+            If the event is not on disk, or came there after the deadline: it is refused, nothing was decided.
         """
         start = self.timer()
-        now = self._now()
-        context = self._context(user_id, int(now // 60))
-        user = self.store.pseudonym(user_id)
+        now, user = self._now(), self.store.pseudonym(user_id)
+        request = (None, None)
+        if request_id is not None:
+            request = self.store.request(request_id, user, moment)
+            if known := self.store.decided(request):
+                return Decision(*known)
         assigned = self.rollout.assign(user)
-        version, probabilities = self._choose(assigned, context, now)
-        drawn, probability = draw(probabilities, self._rng)
-        arm, propensity = int(drawn), float(probability)
+        chosen = self._choose(assigned, user_id, moment, now)
+        context, version, probabilities = chosen
+        with self._lock:
+            drawn, probability = draw(probabilities, self._rng)
         self._took("selection", start)
-        event_id = self.store.log_event(
-            user, context.features, arm, propensity, version, assigned, now
+        written = self.timer()
+        features = None if context is None else context.features
+        logged = self.store.log_event(
+            *(user, features, int(drawn), float(probability), version, assigned, now),
+            attribution=self.settings.attribution,
+            request=request,
+            in_time=lambda: self.timer() - written <= self.settings.deadline,
         )
         self._took("decision", start)
-        return Decision(event_id, arm, propensity, version)
+        return Decision(*logged)
 
     def version_of(self, user_id: Hashable) -> str:
         """Return the name of the version that a user is assigned to, until a rollout goes on."""
         return self.rollout.assign(self.store.pseudonym(user_id))
 
-    def _look_up(self, user_id: Hashable, minute: int) -> Context:
-        """Return what an agent may see of a user: features (K, d), not the id. Each minute asks again."""
-        features = np.array(self._features(user_id), dtype=np.float32)
-        shape = self.store.n_arms, self.store.n_features
-        if features.shape != shape or not np.isfinite(features).all():
+    def _look_up(self, user_id: Hashable, moment: Any) -> Context:
+        given = (user_id,) if moment is None else (user_id, moment)
+        features = np.array(self._features(*given), dtype=np.float32)
+        k, d = self.store.n_arms, self.store.n_features
+        if features.shape not in ((k, d), (d,)) or not np.isfinite(features).all():
             raise ValueError(
-                f"features must be finite and of shape {shape}: got shape {features.shape}"
+                f"features must be finite and of shape {(k, d)} or {(d,)}: got shape {features.shape}"
             )
         return Context(NOBODY, features)
 
     def _choose(
-        self, name: str, context: Context, now: float
-    ) -> tuple[str, NDArray[np.float64]]:
-        """Return what chooses for a version's user, itself or the fallback, and its probabilities."""
+        self, name: str, user_id: Hashable, moment: Any, now: float
+    ) -> tuple[Context | None, str, NDArray[np.float64]]:
+        """Return what agents see of a visit, or None if it is late, and who chooses with which probabilities.
+
+        Features and model are asked one after the other, in one thread: each change of threads costs time.
+        """
         breaker = self._breaker(name)
         if breaker.check_is_due(now):
-            breaker.checked(self._complaint(), now)
-        if not breaker.open:
-            with self._trying(name):
-                agent, start = self._model(name).agent, self.timer()
-                probabilities = choice_probabilities(agent, context, self.settings)
-                seconds = self._took("scores", start)
-                late = seconds > self.settings.latency_limit
-                breaker.tried(
-                    f"scores took {1e3 * seconds:.1f} ms" if late else "", now
-                )
-                return name, probabilities  # late or not: the answer is there
-        return FALLBACK, fallback_probabilities(self.store)
+            reason = self._complaint()
+            with self._lock:
+                breaker.checked(reason, now)
+        key = None if moment is not None else (user_id, now // 60)  # a minute's
+        seen = [known] if (known := self._contexts.get(key)) else []
+
+        def task() -> Exception | tuple[NDArray[np.float64], float] | None:
+            try:
+                if not seen:
+                    seen.append(self._look_up(user_id, moment))
+            except Exception as error:  # the caller's, not the model's
+                return error
+            if breaker.open:
+                return None
+            with self._using(name) as model:
+                return self._score(model, seen[0])
+
+        answer = None
+        with self._trying(name):
+            try:
+                answer = self._workers.call(task, self.settings.deadline)
+            except TimeoutError:
+                if seen:  # else it was not the model that hung
+                    raise
+        if isinstance(answer, Exception) and not isinstance(answer, TimeoutError):
+            raise answer
+        context = seen[0] if seen else None
+        if key and context and not known:
+            with self._lock:
+                if len(self._contexts) >= USERS_KEPT:
+                    del self._contexts[next(iter(self._contexts))]
+                self._contexts[key] = context
+        if not isinstance(answer, tuple):
+            return context, FALLBACK, fallback_probabilities(self.store)
+        probabilities, seconds = answer
+        late = seconds > self.settings.latency_limit
+        with self._lock:
+            breaker.tried(f"scores took {1e3 * seconds:.1f} ms" if late else "", now)
+        return context, name, probabilities  # late or not: the answer is there
+
+    def _score(
+        self, model: Model, context: Context
+    ) -> tuple[NDArray[np.float64], float]:
+        """Return a version's probabilities, and the seconds that they took."""
+        if model.agent.shared and len(context.features) < self.store.n_arms:
+            raise TypeError(
+                f"features must have a row for each of {self.store.n_arms} arms: got one, what is known of the "
+                "visitor alone, and the agent has one model for all arms (shared=True)"
+            )
+        start = self.timer()
+        probabilities = choice_probabilities(model.agent, context, self.settings)
+        return probabilities, self._took("scores", start)
 
     def _complaint(self) -> str:
         """Return why models shall not serve, or nothing."""
         try:
-            return "" if self._healthy() else "the health check says no"
+            well = self._workers.call(self._healthy, self.settings.deadline)
+            return "" if well else "the health check says no"
         except Exception as error:  # of any kind: a check must not break the shop
             return _words(error)
 
     def _took(self, what: str, start: float) -> float:
-        self.timings[what].append(self.timer() - start)
-        return self.timings[what][-1]
+        seconds = self.timer() - start
+        self.timings[what].append(seconds)
+        return seconds
 
     def _breaker(self, name: str) -> Breaker:
         new = Breaker(self.settings.patience, self.settings.pause)
@@ -285,7 +382,8 @@ class BanditService:
             yield
         except FAILURES as error:
             self._models.pop(name, None)
-            self._breaker(name).tried(_words(error), self.clock())
+            with self._lock:
+                self._breaker(name).tried(_words(error), self.clock())
         except BaseException:  # Ctrl-C, perhaps in the middle of an update
             self._models.pop(name, None)
             raise
@@ -297,8 +395,8 @@ class BanditService:
 
         Raises
         ------
-        UnknownEventError, DuplicateRewardError
-            If the event was never served or is rewarded already. Counted; nothing else changes.
+        UnknownEventError, DuplicateRewardError, LateRewardError
+            If the event was never served, is rewarded already, or has expired. Counted; nothing else changes.
         StoreError
             If the reward is not on disk. Nothing was learnt; send it again.
         """
@@ -308,9 +406,13 @@ class BanditService:
         seq = self.store.log_reward(event_id, reward, self._now())
         for name in list(self._models):  # the others learn when they are loaded
             with self._trying(name):
-                self._model(name)
+                self._workers.call(partial(self._learn, name), self.settings.deadline)
         self._took("acknowledgement", start)
-        if seq % self.settings.snapshot_every == 0:
+        every = self.settings.snapshot_every
+        with self._lock:
+            due = seq // every > self._written // every
+            self._written = max(seq, self._written)
+        if due:
             try:
                 self.snapshot()
                 self._snapshot_trouble = ""
@@ -319,54 +421,87 @@ class BanditService:
                 self._snapshot_trouble = str(error)
         return seq
 
+    def expire(self) -> int:
+        """Give all decisions whose time for a reward is over a zero, learn it, and return how many there were.
+
+        `select` and `reward` do the same in passing, for a few at each call.
+        """
+        total = 0
+        while n := self.store.expire(self._now(), EXPIRED_IN_ONE_GO):
+            total += n
+            for name in list(self._models):
+                with self._trying(name):
+                    self._learn(name)
+        return total
+
+    def fates(self) -> dict[str, int]:
+        """Count the decisions by their fates, after those that are due have expired.
+
+        Those in the log are "open", since a reward may yet come, "rewarded", or "expired". Those "refused" were
+        not on the disk in time: nobody has seen them, and no agent learns from them.
+        """
+        self.expire()
+        return self.store.fates()
+
     # ---- Remember
 
-    def _model(self, name: str) -> Model:
-        """Return a version that serves, up to date with the log; from the disk if it is not in memory."""
-        if name not in self._models:
-            self._models[name], self.recoveries[name] = recover(
-                self.store, name, self.seed
-            )
-        start = self.timer()
-        if self._models[name].catch_up(self.store):
-            self._took("update", start)
-        return self._models[name]
+    @contextmanager
+    def _using(self, name: str) -> Iterator[Model]:
+        """Lend a version that serves, up to date with the log; from the disk if it is not in memory."""
+        model = self._models.get(name)
+        if model is None:
+            model, self.recoveries[name] = recover(self.store, name, self.seed)
+            self._models[name] = model
+        if not model.lock.acquire(timeout=self.settings.deadline):
+            raise TimeoutError(f"{name} is at another call that has not returned")
+        try:
+            start = self.timer()
+            if model.catch_up(self.store):
+                self._took("update", start)
+            yield model
+        finally:
+            model.lock.release()
+
+    def _learn(self, name: str) -> None:
+        """Have a version that serves learn what is new."""
+        with self._using(name):
+            pass
 
     def _load(self) -> None:
         """Have the versions that serve in memory before a user comes, and no others."""
         names = self.rollout.names
         for retired in set(self._models) - set(names):
-            del self._models[retired]
+            self._models.pop(retired, None)
         for name in names:
             with self._trying(name):
-                self._model(name)
+                self._learn(name)
 
     def snapshot(self) -> None:
         """Write down what each version in memory has learnt."""
-        for name, model in list(self._models.items()):
-            blob = None
-            with self._trying(name):
-                blob = model.to_bytes()
-            if blob:  # else what went wrong in memory is never on the disk
-                self.store.save_snapshot(name, model.seq, blob)
+        for name in list(self._models):
+            found = None
+            with self._trying(name), self._using(name) as model:
+                found = model.seq, model.to_bytes()
+            if found:  # else what went wrong in memory is never on the disk
+                self.store.save_snapshot(name, *found)
 
     def agent(self, name: str) -> Agent:
         """Return the agent of a version that serves: the one in memory, not a copy."""
-        return self._model(name).agent
+        with self._using(name) as model:
+            return model.agent
 
     def learnt(self, replayed: bool = False) -> dict[str, bytes]:
         """Return what each version that serves has learnt: by its name, the same bytes for the same rewards.
 
         With `replayed` the bytes are what a replay of all that is retained gives instead.
         """
-        return {
-            name: (
-                recover(self.store, name, from_first=True)[0]
-                if replayed
-                else self._model(name)
-            ).to_bytes()
-            for name in self.rollout.names
-        }
+        found = {}
+        for name in self.rollout.names:
+            with self._using(name) as model:
+                if replayed:
+                    model, _ = recover(self.store, name, from_first=True)
+                found[name] = model.to_bytes()
+        return found
 
     # ---- Renew
 
@@ -380,7 +515,8 @@ class BanditService:
         Parameters
         ----------
         held_out : float, default 0.3
-            Fraction of the rewarded events, the newest, that is kept for the validation.
+            Fraction of the events with a fate, the newest, that is kept for the validation; of these, it takes
+            those up to the first whose fate is open.
         epochs : int, default 10
             Passes through the others, for agents that train a network. An agent without one learns them
             one by one.
@@ -388,10 +524,13 @@ class BanditService:
             Handed to `make_agent`: seed of initial weights and of what the agent leaves to chance.
         """
         held_out, epochs = as_level("held_out", held_out), as_size("epochs", epochs)
-        agent, log = self._fresh(as_size("seed", seed, least=0)), self.store.log()
+        agent = self._fresh(as_size("seed", seed, least=0))
+        self.expire()
+        log, complete = self.store.log(), self.store.complete()
         cut = len(log) - int(held_out * len(log))
         candidate = train(agent, log.where(slice(None, cut)), epochs)
         newer = log.where(slice(cut, None))
+        newer = newer.where(newer.event <= complete)
         running = self.rollout.active
         return register(
             self.store, running, candidate, newer, self.settings, self._now()
@@ -414,6 +553,7 @@ class BanditService:
         rolling = self.rollout.rolling
         breaker = self._breaker(rolling.name) if rolling else None
         broken = breaker.reason if breaker and breaker.open else ""
+        self.expire()
         review = self.rollout.review(broken)
         self._load()
         return review
@@ -426,24 +566,26 @@ class BanditService:
         problems = {name: reason for name, reason in reasons.items() if reason}
         if self._snapshot_trouble:
             problems["snapshot"] = self._snapshot_trouble
-        messages = tuple(alert.message for alert in self._alerts)
+        messages = tuple(alert.message for alert in list(self._alerts))
         return Health(problems, self.store.counters(), messages)
 
     def watch(self) -> list[Alert]:
-        """Feed the monitors with what was rewarded since the last time; return their alerts.
+        """Feed the monitors with the events whose fate is known since the last time; return their alerts.
 
         Should this fail, no monitor has moved on: the next call returns the same alerts.
         """
-        before = [one.state() for one in self._watches]
-        try:
-            alerts = [a for one in self._watches for a in one.update(self.store)]
-            self.store.remember({one.fact: one.state() for one in self._watches})
-        except BaseException:
-            for one, state in zip(self._watches, before, strict=True):
-                one.restore(state)
-            raise
-        self._alerts += alerts
-        return alerts
+        self.expire()
+        with self._watching:
+            before = [one.state() for one in self._watches]
+            try:
+                alerts = [a for one in self._watches for a in one.update(self.store)]
+                self.store.remember({one.fact: one.state() for one in self._watches})
+            except BaseException:
+                for one, state in zip(self._watches, before, strict=True):
+                    one.restore(state)
+                raise
+            self._alerts += alerts
+            return alerts
 
     def forget_before(self, before: float) -> int:
         """Delete the events before a time in seconds; return how many there were.
@@ -458,7 +600,8 @@ class BanditService:
         What an agent has learnt from them, a term in two sums, stays in it; a retrained version knows
         nothing of them.
         """
-        self._context.cache_clear()
+        with self._lock:
+            self._contexts.clear()
         return self._delete(user=self.store.pseudonym(user_id))
 
     def _delete(self, **which: float | bytes) -> int:

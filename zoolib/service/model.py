@@ -7,7 +7,8 @@ an agent exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,11 +25,13 @@ from zoolib.service.store import Store
 
 NOBODY = -1  # stands for the user's id in what an agent sees
 
-# Maps numbers of arms and features and a seed to an agent that has learnt nothing.
-MakeAgent = Callable[[int, int, int], Agent]
+# Maps the number of arms or their labels, that of features, and a seed to an agent that has learnt nothing.
+MakeAgent = Callable[[int | Sequence[Hashable], int, int], Agent]
 
 
-def neural_linear(n_arms: int, n_features: int, seed: int = 0) -> Agent:
+def neural_linear(
+    n_arms: int | Sequence[Hashable], n_features: int, seed: int = 0
+) -> Agent:
     """Make the agent that a service begins with unless told otherwise: neural-linear Thompson sampling.
 
     It learns each reward at once, in its posterior, and trains its network only in a retraining.
@@ -63,16 +66,21 @@ def choice_probabilities(
 
 
 class Model:
-    """A version that serves or is about to: an agent, and the last reward `seq` that it has learnt."""
+    """A version that serves or is about to: an agent, and the last reward `seq` that it has learnt.
+
+    Whoever shares it with other threads holds its `lock` meanwhile.
+    """
 
     def __init__(self, agent: Agent, seq: int) -> None:
-        self.agent, self.seq = agent, seq
+        self.agent, self.seq, self.lock = agent, seq, threading.Lock()
 
     def catch_up(self, store: Store) -> int:
         """Learn what the log holds beyond `seq`; return the number of rewards."""
         learnt = 0
         for seq, features, arm, reward in store.rewards_after(self.seq):
-            self.agent.update(Context(NOBODY, features), arm, reward)
+            if features is not None:
+                context = Context(NOBODY, features)
+                self.agent.update(context, self.agent.arms[arm], reward)
             self.seq = seq
             learnt += 1
         return learnt

@@ -34,7 +34,7 @@ class Review:
     rates : tuple of float
         Click rates of the users on the new side and of the others; NaN without visits.
     visits : tuple of int
-        Rewarded visits of both.
+        Visits of both, rewarded or expired, up to the first whose fate is open.
     p_value : float
         Of the hypothesis that the new side is no worse; NaN while waiting.
     """

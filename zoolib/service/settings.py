@@ -26,8 +26,14 @@ class Settings:
         floor / K.
     snapshot_every : int
         Rewards between two snapshots of a version.
+    attribution : float
+        Seconds within which a reward counts. A decision without one has then earned zero; a reward that comes
+        later is rejected.
+    deadline : float
+        Seconds for which a decision waits for the features, for the model and for the disk. Without features or
+        scores a fallback answers; a decision that reaches the disk later is void.
     latency_limit : float
-        Seconds that a model may take for its scores.
+        Seconds that a model may take for its scores. Later ones serve, and count as a failure.
     patience : int
         Failures in a row after which a model is left alone.
     pause : float
@@ -35,7 +41,7 @@ class Settings:
     guard_level : float
         Level of the one-sided test that stops a rollout, at each stage.
     guard_visits : int
-        Rewarded visits that each side of a rollout needs before a stage is judged.
+        Visits, rewarded or expired, that each side of a rollout needs before a stage is judged.
     min_sample : float
         Effective number of logged events that a validation must rest on.
     """
@@ -43,6 +49,8 @@ class Settings:
     n_draws: int = 100
     floor: float = 0.02
     snapshot_every: int = 500
+    attribution: float = 3_600.0
+    deadline: float = 1.0
     latency_limit: float = 0.010
     patience: int = 3
     pause: float = 30.0
@@ -53,7 +61,7 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("n_draws", "snapshot_every", "patience", "guard_visits"):
             as_size(name, getattr(self, name))
-        for name in ("latency_limit", "pause"):
+        for name in ("attribution", "deadline", "latency_limit", "pause"):
             as_positive(name, getattr(self, name))
         as_not_negative("min_sample", self.min_sample)
         # Without a floor an arm could be impossible, and no log would say what it is worth.

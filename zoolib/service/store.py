@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from os import PathLike
@@ -19,10 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoolib._support.checks import as_ids, as_rate, as_size
+from zoolib._support.labels import Labels
 from zoolib.service.database import Database, StoreError
 
 FEATURE_TYPE = np.dtype("<f4")  # of the features in the log, the same on every machine
 LARGEST_ID = 2**63 - 1  # that SQLite can hold
+READ_AT_ONCE = 1_000  # rewards that a version learns between two looks at the log
+EXPIRED_AT_ONCE = 10  # decisions that expire while another one is logged
 # In addition to a version's first snapshot: the newest, and one more in case it is damaged.
 SNAPSHOTS_KEPT = 2
 
@@ -39,25 +43,41 @@ class DuplicateRewardError(RewardRejectedError):
     """A second reward for one event; the first stands."""
 
 
+class LateRewardError(RewardRejectedError):
+    """A reward for an event that has expired; its zero stands."""
+
+
+# Why there is no reward to come, by what is found: whether the event is open, and has expired.
+REJECTIONS = {
+    None: (UnknownEventError, "unknown event", "be of an event served"),
+    (0, 0): (DuplicateRewardError, "duplicate reward", "have no reward yet"),
+    (0, 1): (LateRewardError, "late reward", "be of an event that has not expired"),
+}
+FATES = ("open", "rewarded", "expired", "refused")
+# Hashes of a request's id, and of who asked with what; None without an id.
+Asked = tuple[bytes, bytes] | tuple[None, None]
+
+
 @dataclass(frozen=True)
 class EventLog:
-    """Rewarded events in the order of their rewards; n rows, `n_contexts` different contexts.
+    """Events that were rewarded or have expired; n rows, `n_contexts` different contexts.
 
     Attributes
     ----------
-    seq, arm : ndarray of int, shape (n,)
-        Sequence number of the reward, and the arm shown.
+    seq, event, arm : ndarray of int, shape (n,)
+        Sequence number of the reward, number of the event, and place of the arm shown among all.
     reward, propensity : ndarray of float, shape (n,)
-        The reward, and the probability with which the arm was drawn.
+        The reward, zero for an event that expired, and the probability with which the arm was drawn.
     version : ndarray of str, shape (n,)
         What drew it.
     features : ndarray of float32, shape (n_contexts, K, d)
-        The contexts.
+        The contexts; where only the visitor is known, all K rows are equal.
     context : ndarray of int, shape (n,)
-        Which of them each event had.
+        Which of them each event had; -1 if its features did not come in time.
     """
 
     seq: NDArray[np.int64]
+    event: NDArray[np.int64]
     arm: NDArray[np.int64]
     reward: NDArray[np.float64]
     propensity: NDArray[np.float64]
@@ -106,22 +126,31 @@ class Store(Database):
     ----------
     path : str or path
         The file; made if there is none.
-    n_arms, n_features : int
-        K and d.
+    n_arms : int, or sequence of hashable
+        K, or the labels of the arms: anything that JSON can hold.
+    n_features : int
+        d.
     key : bytes
         16 to 64 secret bytes. Without them nobody can tell, or try out, whose events these are.
     """
 
     def __init__(
-        self, path: str | PathLike[str], n_arms: int, n_features: int, key: bytes
+        self,
+        path: str | PathLike[str],
+        n_arms: int | Sequence[Hashable],
+        n_features: int,
+        key: bytes,
     ) -> None:
-        self.n_arms = as_size("n_arms", n_arms)
+        self.arms = Labels("n_arms", n_arms)
+        self.n_arms = len(self.arms)
         self.n_features = as_size("n_features", n_features)
         if not isinstance(key, bytes) or not 16 <= len(key) <= 64:
             raise ValueError(f"key must be 16 to 64 bytes: got {type(key).__name__}")
         self._key = key
+        # Events that came too late, and None for each that never came: to be deleted and counted.
+        self._refused: list[int | None] = []
         self._made_with = {
-            "n_arms": str(n_arms),
+            "n_arms": _as_json("n_arms", self.arms.setting()),
             "n_features": str(n_features),
             "key": blake2b(b"key check", digest_size=8, key=key).hexdigest(),
         }
@@ -138,58 +167,142 @@ class Store(Database):
 
     def pseudonym(self, user_id: Hashable) -> bytes:
         """Return the keyed hash of a user's id, 16 bytes."""
-        return blake2b(str(user_id).encode(), digest_size=16, key=self._key).digest()
+        return self._hash(str(user_id))
+
+    def request(self, request_id: str | bytes | int, user: bytes, moment: Any) -> Asked:
+        """Return keyed hashes, 16 bytes each, of a request's id, and of who asked with what."""
+        if isinstance(request_id, np.generic):
+            request_id = request_id.item()
+        if not isinstance(request_id, str | bytes | int):
+            raise TypeError(
+                f"request_id must be text, bytes or a whole number: got {request_id!r}"
+            )
+        asked = user.hex() + _as_json("moment of a request with an id", moment)
+        return self._hash(repr(request_id)), self._hash(asked)
+
+    def _hash(self, text: str) -> bytes:
+        return blake2b(text.encode(), digest_size=16, key=self._key).digest()
 
     # ---- The log
+
+    def decided(self, request: Asked) -> tuple[int, Hashable, float, str] | None:
+        """Return event id, arm, propensity and version of a request that was answered before."""
+        with self.alone():
+            self._settle()
+            found = self._rows(
+                "SELECT asked, id, arm, propensity, version FROM events WHERE request = ?",
+                request[0],
+            )
+        if found and found[0][0] != request[1]:
+            raise ValueError(
+                "request_id must be new, or of the same user and moment: it stands for another request"
+            )
+        return (found[0][1], self.arms[found[0][2]], *found[0][3:]) if found else None
 
     def log_event(
         self,
         user: bytes,
-        features: NDArray[np.float32],
+        features: NDArray[np.float32] | None,
         arm: int,
         propensity: float,
         version: str,
         assigned: str,
         time: float,
-    ) -> int:
-        """Log one decision; return its event id, which is never used again.
+        attribution: float = np.inf,
+        request: Asked = (None, None),
+        in_time: Callable[[], bool] = lambda: True,
+    ) -> tuple[int, Hashable, float, str]:
+        """Log one decision, or find that of the request; return event id, arm, propensity and version.
 
-        The user is a pseudonym and the features have shape (K, d). `version` drew the arm; `assigned` is
-        the version of the user, another one if a fallback stood in for it. A time before the last one is
-        logged as the last one, and counted.
+        The user is a pseudonym and the features have shape (K, d), or (1, d) of the visitor alone; they are
+        None if they did not come. `version` drew the arm; `assigned` is the version of the user, another
+        one if a fallback stood in for it. A time before the last one is logged as the last one, and counted.
+        An event that is not on disk, or not `in_time`, is refused: it is counted, and StoreError raised.
         """
         arm = int(as_ids("arm", arm, self.n_arms))
         propensity = as_rate("propensity", propensity)
-        blob = np.ascontiguousarray(features, FEATURE_TYPE).tobytes()
-        # Contexts that are equal are stored once: their id is 64 bits of a check sum.
-        context = int.from_bytes(blake2b(blob, digest_size=8).digest(), signed=True)
-        with self.transaction() as db:
-            time = _not_before_the_last(db, time)
-            db.execute("INSERT OR IGNORE INTO contexts VALUES (?, ?)", (context, blob))
-            return db.execute(
-                "INSERT INTO events (user, context, arm, propensity, version, assigned, time)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (user, context, arm, propensity, version, assigned, time),
-            ).lastrowid
+        with self.alone():  # nobody sees an event that is void
+            event = None
+            try:
+                self._settle()
+                with self.transaction() as db:
+                    if request[0] and (known := self.decided(request)):
+                        return known
+                    time = _not_before_the_last(db, time)
+                    _expire(db, time, EXPIRED_AT_ONCE)
+                    context = _insert_context(db, features)
+                    row = (user, context, arm, propensity, version, assigned, time)
+                    number = db.execute(
+                        "INSERT INTO events (user, context, arm, propensity, version, assigned, time, due,"
+                        " request, asked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                        (*row, time + attribution, *request),
+                    ).lastrowid
+                event = number  # which is on the disk from here on
+                if not in_time():
+                    raise StoreError(
+                        f"database {self.path} took too long: the decision is void"
+                    )
+            except StoreError:
+                self._refused.append(event)
+                if event:
+                    with suppress(StoreError):  # else before the next decision
+                        self._settle()
+                raise
+        return number, self.arms[arm], propensity, version
+
+    def _settle(self) -> None:
+        """Delete and count the decisions that were refused."""
+        if self._refused:
+            with self.transaction() as db:
+                gone = [(event,) for event in self._refused if event]
+                db.executemany("DELETE FROM events WHERE id = ?", gone)
+                _count(db, "refused", len(self._refused))
+            self._refused.clear()
 
     def log_reward(self, event_id: int, reward: float, time: float) -> int:
         """Log one reward in [0, 1]; return its sequence number, or count and raise why it is rejected."""
+        row = (min(event_id, LARGEST_ID),)
         with self.transaction() as db:
+            time = _not_before_the_last(db, time)
+            _expire(db, time, EXPIRED_AT_ONCE)
+            _expire(db, time, 1, *row)
             found = db.execute(
-                "SELECT seq FROM events LEFT JOIN rewards ON event = id WHERE id = ?",
-                (min(event_id, LARGEST_ID),),
+                "SELECT open, expired FROM events LEFT JOIN rewards ON event = id WHERE id = ?",
+                row,
             ).fetchone()
-            if found == (None,):
-                row = (event_id, reward, _not_before_the_last(db, time))
+            if found == (1, None):
                 return db.execute(
-                    "INSERT INTO rewards (event, reward, time) VALUES (?, ?, ?)", row
+                    "INSERT INTO rewards (event, reward, time, expired) VALUES (?, ?, ?, 0)",
+                    (event_id, reward, time),
                 ).lastrowid
-            _count(db, f"rejected: {'duplicate reward' if found else 'unknown event'}")
-        if found:
-            raise DuplicateRewardError(
-                f"event_id must have no reward yet: got {event_id}"
+            kind, name, words = REJECTIONS[found]
+            _count(db, f"rejected: {name}")
+        raise kind(f"event_id must {words}: got {event_id}")
+
+    def expire(self, time: float, most: int) -> int:
+        """Give the oldest open events that are due a reward of zero; return how many did."""
+        with self.alone():
+            self._settle()
+            due = "SELECT 1 FROM events WHERE open AND due <= ? LIMIT 1"
+            if not self._rows(due, time):
+                return 0
+            with self.transaction() as db:
+                return _expire(db, _not_before_the_last(db, time), most)
+
+    def fates(self) -> dict[str, int]:
+        """Count the events by their fates: see `BanditService.fates`."""
+        with self.alone():
+            self._settle()
+            ((*counts, n),) = self._rows(
+                "SELECT (SELECT count(*) FROM events WHERE open), count(*) - ifnull(sum(expired), 0),"
+                " ifnull(sum(expired), 0), (SELECT count FROM counters WHERE name = 'refused') FROM rewards"
             )
-        raise UnknownEventError(f"event_id must be of an event served: got {event_id}")
+        return dict(zip(FATES, (*counts, n or 0), strict=True))
+
+    def complete(self) -> int:
+        """Return the last event up to which all have their fates."""
+        first = self._rows("SELECT min(id) FROM events WHERE open")[0][0]
+        return self.last_event() if first is None else first - 1
 
     def last_event(self) -> int:
         """Return the highest event id ever given, 0 if none was."""
@@ -205,45 +318,66 @@ class Store(Database):
 
     def rewards_after(
         self, seq: int
-    ) -> Iterator[tuple[int, NDArray[np.float32], int, float]]:
-        """Yield sequence number, features (K, d), arm shown and reward, in the order of the log."""
-        with self._errors():
-            cursor = self._db.execute(
+    ) -> Iterator[tuple[int, NDArray[np.float32] | None, int, float]]:
+        """Yield sequence number, features (K, d) or (1, d), place of the arm and reward, in their order.
+
+        Events whose features did not come in time have None.
+        """
+        rows = [()] * READ_AT_ONCE
+        while len(rows) == READ_AT_ONCE:
+            # Not row by row: whoever reads may take his time, and others want to write.
+            rows = self._rows(
                 "SELECT seq, features, arm, reward FROM rewards"
-                " JOIN events ON events.id = event JOIN contexts ON contexts.id = context"
-                " WHERE seq > ? ORDER BY seq",
-                (seq,),
+                " JOIN events ON events.id = event LEFT JOIN contexts ON contexts.id = context"
+                " WHERE seq > ? ORDER BY seq LIMIT ?",
+                seq,
+                READ_AT_ONCE,
             )
-            for number, blob, arm, reward in cursor:
-                yield number, self._features(blob), arm, reward
+            for seq, blob, arm, reward in rows:
+                yield seq, blob and self._features(blob), arm, reward
 
     def log(self, after: int = 0) -> EventLog:
-        """Read the rewarded events after a sequence number, all that are retained if omitted."""
-        rows = self._rows(
-            "SELECT seq, arm, reward, propensity, version, context"
-            " FROM rewards JOIN events ON events.id = event WHERE seq > ? ORDER BY seq",
-            after,
-        )
-        columns = list(zip(*rows, strict=True)) or [()] * 6
-        kinds = (np.int64, np.int64, float, float, np.str_, np.int64)
-        *fields, context = map(np.array, columns, kinds)
-        ids, context = np.unique(context, return_inverse=True)
-        known = dict(self._rows("SELECT id, features FROM contexts"))
-        features = np.empty((len(ids), self.n_arms, self.n_features), np.float32)
-        for place, number in enumerate(ids.tolist()):
-            features[place] = self._features(known[number])
+        """Read the events with a fate after a sequence number, in the order of the rewards: all if omitted."""
+        return self._log("seq > ? ORDER BY seq", after)
+
+    def visits(self, after: int = 0) -> EventLog:
+        """Read the events after one, in their own order, up to the first that has no fate yet.
+
+        Clicks come soon, and zeros when visits expire: of the newest visits only the clicks are known.
+        """
+        return self._log("id > ? AND id <= ? ORDER BY id", after, self.complete())
+
+    def _log(self, which: str, *values: int) -> EventLog:
+        where = f"FROM rewards JOIN events ON events.id = event WHERE {which}"
+        with self.alone():
+            rows = self._rows(
+                f"SELECT seq, id, arm, reward, propensity, version, context {where}",
+                *values,
+            )
+            known = self._rows(
+                f"SELECT id, features FROM contexts WHERE id IN (SELECT context {where}) ORDER BY id",
+                *values,
+            )
+        columns = list(zip(*rows, strict=True)) or [()] * 7
+        kinds = (np.int64, np.int64, np.int64, float, float, np.str_)
+        fields = map(np.array, columns[:-1], kinds)
+        features = np.empty((len(known), self.n_arms, self.n_features), np.float32)
+        place_of = {None: -1}
+        for place, (number, blob) in enumerate(known):
+            features[place], place_of[number] = self._features(blob), place
+        context = np.array([place_of[one] for one in columns[-1]], np.int64)
         return EventLog(*fields, features, context)
 
     def _features(self, blob: bytes) -> NDArray[np.float32]:
-        table = np.frombuffer(blob, FEATURE_TYPE)
-        return table.reshape(self.n_arms, self.n_features)
+        return np.frombuffer(blob, FEATURE_TYPE).reshape(-1, self.n_features)
 
     def events(self) -> list[tuple]:
         """List id, user, arm, propensity, version, time and reward (or None) of all retained events."""
-        return self._rows(
+        rows = self._rows(
             "SELECT id, user, arm, propensity, version, events.time, reward"
             " FROM events LEFT JOIN rewards ON event = id ORDER BY id"
         )
+        return [(*row[:2], self.arms[row[2]], *row[3:]) for row in rows]
 
     def arm_totals(self, n_rewards: int) -> NDArray[np.float64]:
         """Return visits and summed rewards of each arm in the newest n rewards, shape (2, K)."""
@@ -257,12 +391,16 @@ class Store(Database):
         return totals
 
     def clicks_by_user(self, assigned: str, after: int) -> NDArray[np.float64]:
-        """Return visits and summed rewards of each user assigned to a version after an event, shape (U, 2)."""
+        """Return visits and summed rewards of each user assigned to a version after an event, shape (U, 2).
+
+        They end where `visits` end.
+        """
         rows = self._rows(
             "SELECT count(*), sum(reward) FROM events JOIN rewards ON event = id"
-            " WHERE assigned = ? AND id > ? GROUP BY user ORDER BY user",
+            " WHERE assigned = ? AND id > ? AND id <= ? GROUP BY user ORDER BY user",
             assigned,
             after,
+            self.complete(),
         )
         return np.array(rows, float).reshape(-1, 2)
 
@@ -402,12 +540,46 @@ class Store(Database):
         return dict(self._rows("SELECT name, count FROM counters ORDER BY name"))
 
 
-def _count(db: sqlite3.Connection, name: str) -> None:
+def _count(db: sqlite3.Connection, name: str, by: int = 1) -> None:
     db.execute(
-        "INSERT INTO counters VALUES (?, 1)"
-        " ON CONFLICT (name) DO UPDATE SET count = count + 1",
-        (name,),
+        "INSERT INTO counters VALUES (?1, ?2)"
+        " ON CONFLICT (name) DO UPDATE SET count = count + ?2",
+        (name, by),
     )
+
+
+def _expire(
+    db: sqlite3.Connection, time: float, most: int, event: int | None = None
+) -> int:
+    """Give open events that are due a reward of zero, the oldest first, or one alone; return how many did."""
+    which, values = ("", ()) if event is None else (" AND id = ?", (event,))
+    return db.execute(
+        "INSERT INTO rewards (event, reward, time, expired) SELECT id, 0, ?, 1 FROM events"
+        f" WHERE open AND due <= ?{which} ORDER BY due, id LIMIT ?",
+        (time, time, *values, most),
+    ).rowcount
+
+
+def _insert_context(
+    db: sqlite3.Connection, features: NDArray[np.float32] | None
+) -> int | None:
+    """Store features, and return their id: 64 bits of a check sum, so that equal ones are stored once."""
+    if features is None:
+        return None
+    blob = np.ascontiguousarray(features, FEATURE_TYPE).tobytes()
+    number = int.from_bytes(blake2b(blob, digest_size=8).digest(), signed=True)
+    db.execute("INSERT OR IGNORE INTO contexts VALUES (?, ?)", (number, blob))
+    return number
+
+
+def _as_json(name: str, value: Any) -> str:
+    """Return the text of a value that JSON can hold; arrays are lists."""
+    try:
+        return json.dumps(value, sort_keys=True, default=lambda other: other.tolist())
+    except (TypeError, ValueError, AttributeError) as error:
+        raise TypeError(
+            f"{name} must be what JSON can hold, or an array: got {value!r:.100}"
+        ) from error
 
 
 def _insert_snapshot(db: sqlite3.Connection, *snapshot: str | int | bytes) -> None:

@@ -27,20 +27,22 @@ MOST_JUDGED = 10_000
 
 @one_thread()
 def train(agent: Agent, log: EventLog, epochs: int = 10) -> Model:
-    """Teach an agent that has learnt nothing yet a log of rewarded events.
+    """Teach an agent that has learnt nothing yet a log; events without features teach it nothing.
 
     If it has a method `fit`, its network is trained on the log as a table, in so many passes, and its
     posterior built from it; else it learns reward by reward. A loss that is not finite raises
     FloatingPointError.
     """
-    if len(log) == 0:
+    seen = log.where(log.context >= 0)
+    if len(seen) == 0:
         raise ValueError("log must hold rewarded events: got none")
+    arms = agent.arms.of(seen.arm)
     if hasattr(agent, "fit"):
-        agent.fit(log.played, log.reward, epochs=epochs)
+        agent.fit(seen.played, seen.reward, epochs=epochs, arm=arms)
     else:
-        rows = zip(log.context, log.arm, log.reward, strict=True)
+        rows = zip(seen.context, arms, seen.reward, strict=True)
         for context, arm, reward in rows:
-            agent.update(Context(NOBODY, log.features[context]), arm, reward)
+            agent.update(Context(NOBODY, seen.features[context]), arm, reward)
     return Model(agent, int(log.seq[-1]))
 
 

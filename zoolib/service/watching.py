@@ -25,31 +25,35 @@ class Watch:
         Judges. Its name is the key of its state.
     columns : callable
         Maps an `EventLog` of n events to the columns (n,) that the monitor's tally takes.
+
+    Notes
+    -----
+    It reads events in their own order, up to the first whose fate is open: see `Store.visits`.
     """
 
     def __init__(
         self, monitor: Monitor, columns: Callable[[EventLog], tuple[ArrayLike, ...]]
     ) -> None:
         self.monitor, self.columns = monitor, columns
-        self.fact, self.seq = f"monitor: {monitor.name}", 0
+        self.fact, self.event = f"monitor: {monitor.name}", 0
 
     def state(self) -> str:
         """Return what `restore` reads."""
-        return json.dumps({"seq": self.seq, "monitor": self.monitor.state()})
+        return json.dumps({"event": self.event, "monitor": self.monitor.state()})
 
     def restore(self, state: str) -> None:
         """Go on where a watch on the same monitor was when its `state` was taken."""
         kept = json.loads(state)
         self.monitor.restore(kept["monitor"])
-        self.seq = kept["seq"]
+        self.event = kept["event"]
 
     def update(self, store: Store) -> list[Alert]:
         """Read on, and return the alerts."""
-        log = store.log(after=self.seq)
+        log = store.visits(after=self.event)
         if len(log) == 0:
             return []
         alerts = self.monitor.update(*self.columns(log))
-        self.seq = int(log.seq[-1])
+        self.event = int(log.event[-1])
         return alerts
 
 

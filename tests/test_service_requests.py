@@ -1,0 +1,942 @@
+"""Requests, fates, labels, threads and deadlines of the service, on a small shop with linear agents."""
+
+import contextlib
+import sqlite3
+import sys
+import threading
+import time
+from functools import partial
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from tests.service_crash import commits, quick_folder
+from tests.test_service import Clock
+from zoolib import Context, LinTSAgent
+from zoolib.monitoring import Monitor, rates, same_rates
+from zoolib.service import (
+    BanditService,
+    Decision,
+    DuplicateRewardError,
+    LateRewardError,
+    RewardRejectedError,
+    Settings,
+    StoreError,
+    StoreFullError,
+    StoreLockedError,
+    UnknownEventError,
+    Watch,
+    neural_linear,
+)
+from zoolib.service.health import FALLBACK, Workers
+
+ARMS, HOUR = ("kibble", "leash", ("toy", 3)), 3_600.0
+EASY = Settings(deadline=60.0, latency_limit=60.0)
+KEY = b"sixteen secret b"
+
+
+@pytest.fixture
+def path():
+    with quick_folder() as folder:
+        yield folder / "shop.db"
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def visitor(user):
+    """Two features of the visitor alone."""
+    return [1.0, len(str(user)) / 10]
+
+
+def own_models(arms, d, seed):
+    return LinTSAgent(arms, d, alpha=0.3, seed=seed)
+
+
+def shop(path, features=visitor, arms=ARMS, **options):
+    given = {"key": KEY, "make_agent": own_models, "settings": EASY} | options
+    return BanditService(path, features, arms, 2, **given)
+
+
+def in_threads(n, call):
+    """Call a function with 0 … n - 1, all at once; return the answers in this order."""
+    answers, gate = [None] * n, threading.Barrier(n)
+
+    def one(number):
+        gate.wait()
+        answers[number] = call(number)
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+# ---- Requests
+
+
+@pytest.mark.parametrize("request_id", ["5f-3", 77, b"\x00\xff", np.int64(77)])
+def test_a_request_asked_again_has_the_same_answer_and_one_event(path, request_id):
+    with shop(path) as service:
+        for other in range(20):  # a second draw would hardly come out the same twice
+            service.select("anna", request_id=f"other {other}")
+        first = service.select("anna", request_id=request_id)
+        assert [service.select("anna", request_id=request_id)] * 3 == [first] * 3
+        service.reward(first.event_id, 1)
+    with shop(path, seed=9) as service:
+        assert service.select("anna", request_id=request_id) == first
+        assert len(service.store.events()) == 21
+        assert service.select("anna") != first
+    assert isinstance(first, Decision)
+    assert first.arm in ARMS
+
+
+def test_ids_of_different_kinds_are_different_requests(path):
+    with shop(path) as service:
+        events = [service.select("a", request_id=i).event_id for i in (1, "1", b"1")]
+    assert events == [1, 2, 3]
+
+
+@pytest.mark.parametrize("again", [("otto", 17), ("anna", 18), ("anna", None)])
+def test_a_request_id_of_another_request_is_refused_in_words(path, again):
+    def features(user, hour=0):
+        return [1.0, hour / 24]
+
+    with shop(path, features) as service:
+        first = service.select("anna", 17, request_id="r")
+        before = service.store.events(), service.learnt()
+        words = "request_id must be new, or of the same user and moment"
+        with pytest.raises(ValueError, match=words):
+            service.select(*again, request_id="r")
+        # The same, though the first one came after this one had looked.
+        looks = iter((lambda request: None, service.store.decided))
+        with (
+            mock.patch.object(service.store, "decided", lambda r: next(looks)(r)),
+            pytest.raises(ValueError, match=words),
+        ):
+            service.select(*again, request_id="r")
+        assert (service.store.events(), service.learnt()) == before
+        assert service.select("anna", 17, request_id="r") == first
+        assert service.fates()["refused"] == 0
+
+
+def test_a_request_asked_from_threads_at_once_has_one_event(path):
+    with shop(path) as service:
+        for request_id in range(25):
+            ask = partial(service.select, "anna", request_id=request_id)
+            answers = in_threads(4, lambda _, ask=ask: ask())
+            assert answers == [answers[0]] * 4
+        assert len(service.store.events()) == 25
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"request_id": 1.5}, "request_id must be text, bytes or a whole number"),
+        ({"request_id": ("a", 1)}, "request_id must be text"),
+        ({"request_id": "a", "moment": {1, 2}}, "moment of a request with an id must"),
+        ({"request_id": "a", "moment": {1: 2, "a": 3}}, "must be what JSON can hold"),
+    ],
+)
+def test_requests_that_no_file_can_know_are_refused(path, given, words):
+    with shop(path, lambda user, moment=None: visitor(user)) as service:
+        with pytest.raises(TypeError, match=words):
+            service.select("anna", **given)
+        assert service.store.events() == []
+
+
+def test_features_of_the_moment_are_handed_on_and_logged_and_not_kept(path):
+    asked = []
+
+    def features(*given):
+        asked.append(given)
+        return [1.0, given[1]["hour"] if len(given) > 1 else 0.0]
+
+    with shop(path, features) as service:
+        night = {"hour": np.float32(0.25), "page": [np.arange(2)]}
+        for moment in (night, {"hour": 0.5}, {"hour": 0.5}, None, None):
+            event = service.select("anna", moment, request_id=len(asked)).event_id
+            service.reward(event, 1)
+        assert [given[1:] for given in asked] == [(night,), *[({"hour": 0.5},)] * 2, ()]
+        log = service.store.log()
+        assert log.features.shape == (3, 3, 2)
+        assert log.played[:, 1].tolist() == [0.25, 0.5, 0.5, 0.0, 0.0]
+
+
+def test_ids_of_requests_are_not_in_the_file(path):
+    with shop(path) as service:
+        service.select("anna", request_id="anna@example.org")
+        service.store._rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert b"example.org" not in path.read_bytes()
+
+
+def test_a_request_whose_event_is_erased_is_new(path):
+    with shop(path) as service:
+        assert service.select("anna", request_id="r").event_id == 1
+        service.erase("anna")
+        assert service.select("anna", request_id="r").event_id == 2
+
+
+# ---- Labels, and features of the visitor
+
+
+def test_arms_have_labels_and_the_database_knows_them(path):
+    with shop(path) as service:
+        shown = [service.select(number) for number in range(60)]
+        assert {decision.arm for decision in shown} == set(ARMS)
+        assert [row[2] for row in service.store.events()] == [d.arm for d in shown]
+        for decision in shown:
+            service.reward(decision.event_id, float(decision.arm == "leash"))
+        assert service.agent("v1").arms.names == ARMS
+        before = service.learnt()
+        assert before == service.learnt(replayed=True)
+        score = service.agent("v1").propensities(Context(0, visitor(1)))
+        assert score.argmax() == 1
+        log = service.store.log()
+        assert [ARMS[arm] for arm in log.arm] == [d.arm for d in shown]
+        name = service.retrain(held_out=0.5)
+        assert service.store.version(name).validation["n"] == 30
+    for others in (("kibble", "leash"), (*ARMS[:2], "toy"), ARMS[::-1], 3):
+        with pytest.raises(ValueError, match=r"n_arms must be what .* was made with"):
+            shop(path, arms=others)
+    with shop(path) as service:
+        assert service.learnt() == before
+
+
+def test_agents_without_labels_serve_arms_with_labels(path):
+    with shop(path, make_agent=lambda arms, d, seed: LinTSAgent(3, d)) as service:
+        decision = service.select(0)
+        service.reward(decision.event_id, 1)
+        assert decision.arm in ARMS
+        assert service.learnt() == service.learnt(replayed=True)
+
+
+def test_agents_of_other_labels_are_refused(path):
+    words = r"make_agent must return an agent of the arms \('kibble', .* got \('a', "
+    with pytest.raises(ValueError, match=words):
+        shop(path, make_agent=lambda arms, d, seed: LinTSAgent(("a", "b", "c"), d))
+
+
+def test_labels_that_no_file_can_hold_are_refused(path):
+    with pytest.raises(TypeError, match="n_arms must be what JSON can hold"):
+        shop(path, arms=(b"kibble", b"leash"))
+    assert not path.exists()
+
+
+def test_features_of_the_visitor_teach_the_same_as_rows(path):
+    def rows(user):
+        return np.tile(visitor(user), (3, 1))
+
+    learnt = []
+    for name, features in (("one", visitor), ("rows", rows)):
+        with shop(path.with_name(name), features) as service:
+            for user in range(40):
+                service.reward(service.select(user).event_id, user % 2)
+            learnt.append(service.learnt())
+            log = service.store.log()
+            assert log.features.shape[1:] == (3, 2)
+            expected = np.array([visitor(user) for user in range(40)], np.float32)
+            assert (log.played == expected).all()
+    assert learnt[0] == learnt[1]
+
+
+def test_neural_agents_with_heads_are_retrained_with_labels(path):
+    def heads(arms, d, seed):
+        agent = neural_linear(arms, d, seed)
+        return type(agent)(arms, d, shared=False, train_every=None, seed=seed)
+
+    with shop(path, make_agent=heads) as service:
+        for user in range(40):
+            service.reward(service.select(user).event_id, user % 2)
+        assert service.learnt() == service.learnt(replayed=True)
+        name = service.retrain(held_out=0.5, epochs=1)
+        assert service.store.version(name).validation["n"] == 20
+
+
+def test_features_of_the_visitor_alone_are_refused_for_one_model_of_all_arms(path):
+    with shop(path, make_agent=lambda k, d, s: LinTSAgent(k, d, shared=True)) as one:
+        words = "features must have a row for each of 3 arms: got one"
+        with pytest.raises(TypeError, match=words):
+            one.select("anna")
+        assert one.store.events() == []
+        assert one.check_health().problems == {}
+
+
+# ---- Fates
+
+
+def test_every_decision_has_one_fate(path, clock):
+    settings = Settings(attribution=HOUR, deadline=60.0, latency_limit=60.0)
+    with shop(path, clock=clock, settings=settings) as service:
+        clicked, missed, late, young = (service.select(n).event_id for n in range(4))
+        service.reward(clicked, 1)
+        assert service.fates() == {"open": 3, "rewarded": 1, "expired": 0, "refused": 0}
+        clock.now += HOUR - 1
+        assert service.expire() == 0
+        service.reward(late, 0.5)  # it is not, quite
+        clock.now += 1
+        assert service.expire() == 2
+        assert service.expire() == 0
+        before = service.learnt(), service.store.events()
+        for event in (missed, young):
+            words = f"event_id must be of an event that has not expired: got {event}"
+            with pytest.raises(LateRewardError, match=words):
+                service.reward(event, 1)
+        for event in (clicked, late):
+            with pytest.raises(DuplicateRewardError):
+                service.reward(event, 1)
+        with pytest.raises(UnknownEventError):
+            service.reward(99, 1)
+        assert (service.learnt(), service.store.events()) == before
+        assert [row[-1] for row in service.store.events()] == [1, 0, 0.5, 0]
+        assert service.fates() == {"open": 0, "rewarded": 2, "expired": 2, "refused": 0}
+        assert service.check_health().counters == {
+            "rejected: late reward": 2,
+            "rejected: duplicate reward": 2,
+            "rejected: unknown event": 1,
+        }
+    assert issubclass(LateRewardError, RewardRejectedError)
+
+
+def test_expired_decisions_are_zeros_in_the_log_and_learnt_in_its_order(path, clock):
+    with shop(path, clock=clock) as service:
+        events = [service.select(user).event_id for user in range(30)]
+        for event in events[::3]:
+            service.reward(event, 1)
+        before = service.learnt()
+        clock.now += EASY.attribution
+        assert service.expire() == 20
+        log = service.store.log()
+        assert log.seq.tolist() == list(range(1, 31))
+        zeros = [event for event in events if event % 3 != 1]
+        assert log.event.tolist() == events[::3] + zeros
+        assert log.reward.tolist() == [1] * 10 + [0] * 20
+        assert service.store.visits().event.tolist() == events
+        after = service.learnt()
+        assert before != after == service.learnt(replayed=True)
+        plain = LinTSAgent(ARMS, 2, alpha=0.3)
+        for row in range(30):
+            context = Context(0, log.features[log.context[row], :1])
+            plain.update(context, ARMS[log.arm[row]], log.reward[row])
+        np.testing.assert_array_equal(
+            plain.posterior.mean, service.agent("v1").posterior.mean
+        )
+    with shop(path, clock=clock) as service:
+        assert service.learnt() == after
+
+
+def test_a_late_reward_finds_its_zero_though_nobody_came_before(path, clock):
+    with shop(path, clock=clock) as service:
+        events = [service.select(user).event_id for user in range(30)]
+        clock.now += EASY.attribution
+        with pytest.raises(LateRewardError):
+            service.reward(events[-1], 1)
+        assert service.store.log().event.tolist() == [*events[:10], events[-1]]
+
+
+def test_serving_expires_a_few_decisions_in_passing(path, clock):
+    with shop(path, clock=clock) as service:
+        old = [service.select(user).event_id for user in range(25)]
+        clock.now += EASY.attribution
+        new = service.select("anna").event_id
+        assert service.store.fates()["expired"] == 10
+        service.reward(new, 1)
+        assert service.store.fates()["expired"] == 20
+        assert service.store.log().event.tolist() == [*old[:20], new]
+        assert service._models["v1"].seq == 21
+        service.select("anna")
+        assert service.store.fates() == {
+            "open": 1,
+            "rewarded": 1,
+            "expired": 25,
+            "refused": 0,
+        }
+
+
+def test_a_clock_that_goes_backwards_lets_nothing_come_back(path, clock):
+    with shop(path, clock=clock) as service:
+        first, second = (service.select(n).event_id for n in range(2))
+        clock.now += EASY.attribution
+        service.expire()
+        clock.now -= EASY.attribution
+        for event in (first, second):
+            with pytest.raises(LateRewardError):
+                service.reward(event, 1)
+        # Time stands still until the clock has caught up: the window is not longer for it.
+        third = service.select(2).event_id
+        clock.now += 2 * EASY.attribution - 1
+        service.reward(third, 1)
+        assert service.fates() == {"open": 0, "rewarded": 1, "expired": 2, "refused": 0}
+
+
+def test_the_window_is_the_one_that_held_when_the_decision_was_made(path, clock):
+    with shop(path, clock=clock) as service:
+        service.select(0)
+    shorter = Settings(attribution=10.0, deadline=60.0, latency_limit=60.0)
+    with shop(path, clock=clock, settings=shorter) as service:
+        service.select(1)
+        clock.now += 10
+        assert service.fates() == {"open": 1, "rewarded": 0, "expired": 1, "refused": 0}
+
+
+def test_many_decisions_expire_in_several_transactions(path, clock, monkeypatch):
+    monkeypatch.setattr("zoolib.service.loop.EXPIRED_IN_ONE_GO", 7)
+    monkeypatch.setattr("zoolib.service.store.READ_AT_ONCE", 3)
+    written = []
+    with shop(path, clock=clock) as service:
+        for user in range(20):
+            service.select(user)
+        clock.now += EASY.attribution
+        with commits(service, after=lambda: written.append(service._models["v1"].seq)):
+            assert service.expire() == 20
+        assert written == [0, 7, 14]  # learnt before the next ones expire
+        assert service.learnt() == service.learnt(replayed=True)
+
+
+def test_snapshots_come_though_zeros_take_the_round_numbers(path, clock):
+    settings = Settings(snapshot_every=10, deadline=60.0, latency_limit=60.0)
+    with shop(path, clock=clock, settings=settings) as service:
+        for user in range(12):
+            service.select(user)
+        clock.now += EASY.attribution
+        service.expire()
+        service.reward(service.select("anna").event_id, 1)
+        assert [seq for seq, _ in service.store.snapshots("v1")] == [13, 0]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO rewards (event, reward, time, expired) VALUES (2, 0.5, 0, 1)",
+        "INSERT INTO rewards (event, reward, time, expired) VALUES (2, 0, 0, 2)",
+        "INSERT INTO rewards (event, reward, time, expired) VALUES (1, 0, 0, 1)",
+        "UPDATE events SET open = 2",
+        "UPDATE events SET request = x'00'",
+    ],
+)
+def test_the_schema_itself_refuses_a_second_fate(path, statement):
+    with shop(path) as service:
+        for user in (1, 2):
+            service.select(user)
+        service.reward(1, 1)
+        assert service.store._rows("SELECT open FROM events") == [(0,), (1,)]
+        with pytest.raises(sqlite3.IntegrityError):
+            service.store._db.execute(statement)
+
+
+def test_a_look_for_what_is_due_reads_an_index_of_open_events(path):
+    with shop(path) as service:
+        for sql in (
+            "SELECT id FROM events WHERE open AND due <= 5 ORDER BY due, id LIMIT 10",
+            "SELECT id FROM events WHERE request = x'00'",
+        ):
+            ((*_, plan),) = service.store._rows(f"EXPLAIN QUERY PLAN {sql}")
+            assert plan.startswith("SEARCH events USING")
+            assert "INDEX" in plan
+
+
+# ---- What counts them
+
+
+def clicks_only(service, rate, n, clock, rng):
+    """Serve visits of which only the clicks are reported, at once."""
+    for _ in range(n):
+        clock.now += 1
+        decision = service.select(int(rng.integers(300)))
+        if rng.random() < rate(decision):
+            service.reward(decision.event_id, 1)
+
+
+@pytest.mark.parametrize("worse", [False, True])
+def test_a_guardrail_that_is_told_of_clicks_only_sees_the_click_rate(
+    path, clock, worse
+):
+    settings = Settings(
+        attribution=50.0,
+        deadline=60.0,
+        latency_limit=60.0,
+        guard_visits=150,
+        guard_level=0.05,
+    )
+    with shop(path, clock=clock, settings=settings) as service:
+        store, rng = service.store, np.random.default_rng(0)
+        name = store.register(
+            store.snapshots("v1")[0][1],
+            0,
+            parent="v1",
+            created=0.0,
+            validation={"passed": True, "against": "v1"},
+        )
+        service.begin_rollout(name)
+        store.move((service.rollout.rolling, "rolling", 50, ""))
+
+        def rate(decision):
+            return 0.05 if worse and decision.version == name else 0.3
+
+        clicks_only(service, rate, 40, clock, rng)
+        visits = service.review_rollout().visits
+        # Of those behind the first that is open only clicks are known: they do not count.
+        assert sum(visits) == store.complete() < store.last_seq()
+        clicks_only(service, rate, 700, clock, rng)
+        review = service.review_rollout()
+        new, old = review.rates
+        assert sum(review.visits) > 600
+        assert old == pytest.approx(0.3, abs=0.07)
+        assert new == pytest.approx(0.05 if worse else 0.3, abs=0.07)
+        assert review.outcome == ("rolled back" if worse else "promoted")
+
+
+def test_monitors_that_are_told_of_clicks_only_see_every_visit_once(path, clock):
+    def watched():
+        monitor = Monitor(
+            "clicks", rates(), same_rates, window=100, reference=2, false_alarms=0.5
+        )
+        return Watch(monitor, lambda log: ((log.reward > 0).astype(int),))
+
+    settings = Settings(attribution=50.0, deadline=60.0, latency_limit=60.0)
+    rng, one = np.random.default_rng(1), watched()
+    with shop(path, clock=clock, settings=settings, watches=[one]) as service:
+        clicks_only(service, lambda decision: 0.3, 230, clock, rng)
+        assert service.watch() == []
+        assert one.event == service.store.complete() >= 180
+    one = watched()
+    with shop(path, clock=clock, settings=settings, watches=[one]) as service:
+        clicks_only(service, lambda decision: 0.3, 270, clock, rng)
+        assert service.watch() == []  # with clicks alone at its beginning it would ring
+        clicks_only(service, lambda decision: 0.02, 200, clock, rng)
+        clock.now += 50
+        assert [alert.step for alert in service.watch()] != []
+        assert one.event == 700 == len(service.store.visits())
+
+
+# ---- Refused
+
+
+def test_a_decision_that_does_not_reach_the_disk_is_refused(path):
+    with shop(path) as service:
+        kept, calls = service.store.commit, []
+
+        def full():
+            calls.append(1)
+            if len(calls) == 1:
+                raise sqlite3.OperationalError("no room")
+            kept()
+
+        with mock.patch.object(service.store, "commit", full):
+            with pytest.raises(StoreError, match="no room"):
+                service.select(0, request_id="r")
+            assert service.store.events() == []
+            assert service.store.counters() == {}  # the disk was full
+            again = service.select(0, request_id="r")
+        assert again.event_id == 1
+        assert service.fates() == {"open": 1, "rewarded": 0, "expired": 0, "refused": 1}
+    with shop(path) as service:
+        assert service.fates()["refused"] == 1
+
+
+class Timer:
+    """A timer that a commit, or what else is slow, puts forward."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def late_write(service, timer, meanwhile=lambda: None):
+    """Have one decision come back from the disk after its deadline."""
+
+    def hang():
+        timer.now += 2.0
+        meanwhile()
+
+    with commits(service, after=hang), pytest.raises(StoreError, match="is void"):
+        service.select("anna", request_id="r")
+
+
+def test_a_write_that_comes_back_too_late_is_void(path, clock):
+    timer = Timer()
+    settings = Settings(deadline=1.0, latency_limit=60.0)
+    with shop(path, clock=clock, timer=timer, settings=settings) as service:
+        late_write(service, timer)
+        assert service.store.events() == []
+        assert service.fates() == {"open": 0, "rewarded": 0, "expired": 0, "refused": 1}
+        clock.now += EASY.attribution
+        assert service.expire() == 0
+        assert service.store.last_seq() == 0  # so that nobody learns from it
+        with pytest.raises(UnknownEventError):
+            service.reward(1, 1)
+        assert service.select("anna", request_id="r").event_id == 2
+
+
+def test_a_void_write_that_cannot_be_undone_at_once_is_undone_before_all_else(
+    path, clock
+):
+    timer, broken = Timer(), []
+
+    def refuse():
+        if broken:
+            raise sqlite3.OperationalError("no room")
+        broken.append(1)
+
+    settings = Settings(deadline=1.0, latency_limit=60.0)
+    for look in (
+        lambda service: service.select("anna", request_id="r").event_id == 2,
+        lambda service: service.select("otto").event_id == 2,
+        lambda service: service.expire() == 0,
+        lambda service: service.fates()["open"] == 0,
+    ):
+        broken.clear()
+        with shop(
+            path.with_name(f"{time.perf_counter_ns()}.db"),
+            clock=clock,
+            timer=timer,
+            settings=settings,
+        ) as service:
+            commit = service.store.commit
+
+            def once(commit=commit):
+                refuse()
+                commit()
+                timer.now += 2.0
+
+            with (
+                mock.patch.object(service.store, "commit", once),
+                pytest.raises(StoreError, match="is void"),
+            ):
+                service.select("anna", request_id="r")
+            assert len(service.store.events()) == 1
+            clock.now += EASY.attribution
+            assert look(service)
+            assert 1 not in [row[0] for row in service.store.events()]
+            assert service.fates()["refused"] == 1
+
+
+# ---- Threads
+
+
+def test_threads_serve_and_learn_at_once(path):
+    with shop(path) as service:
+        before = service.store.last_event()
+
+        def busy(number):
+            for step in range(100):
+                event = service.select(100 * number + step).event_id
+                if step % 3:
+                    service.reward(event, step % 2)
+                if step % 25 == 0:
+                    service.fates()
+                    service.snapshot()
+                    service.check_health()
+
+        in_threads(4, busy)
+        assert service.store.last_event() == before + 400
+        assert service.fates() == {
+            "open": 136,
+            "rewarded": 264,
+            "expired": 0,
+            "refused": 0,
+        }
+        assert service.learnt() == service.learnt(replayed=True)
+        assert service.check_health().problems == {}
+
+
+def test_a_thread_that_holds_the_database_is_waited_for_and_then_named(
+    path, monkeypatch
+):
+    monkeypatch.setattr("zoolib.service.database.TIMEOUT", 0.05)
+    with shop(path) as service:
+        event, held, done = (
+            service.select(0).event_id,
+            threading.Event(),
+            threading.Event(),
+        )
+
+        def hold():
+            with service.store.alone():
+                held.set()
+                done.wait(60)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait(60)
+        with pytest.raises(StoreLockedError, match="is locked by another thread"):
+            service.reward(event, 1)
+        done.set()
+        thread.join()
+        assert service.reward(event, 1) == 1
+
+
+# ---- Deadlines
+
+SOON = Settings(deadline=0.2, latency_limit=60.0, patience=3, floor=0.2)
+
+
+@pytest.fixture
+def hang():
+    """Something that hangs until the test is over."""
+    gate = threading.Event()
+    yield lambda: gate.wait(60)
+    gate.set()
+
+
+def test_features_that_hang_do_not_hang_the_shop(path, clock, hang):
+    hanging = []
+
+    def features(user, moment=None):
+        if hanging:
+            hang()
+        return visitor(user)
+
+    with shop(path, features, clock=clock, settings=SOON) as service:
+        service.reward(service.select("anna").event_id, 1)
+        before = service.learnt()
+        hanging.append(1)
+        assert service.select("anna").version == "v1"  # from the cache
+        began = time.perf_counter()
+        blind = [service.select(n, n, request_id=n) for n in range(8)]
+        assert {decision.version for decision in blind} == {FALLBACK}
+        assert time.perf_counter() - began >= 8 * 0.2
+        n_threads, began = threading.active_count(), time.perf_counter()
+        blind += [service.select(n, n, request_id=n) for n in range(8, 28)]
+        # All threads hang: nobody is waited for, and no thread is begun.
+        assert time.perf_counter() - began < 20 * 0.2
+        assert threading.active_count() == n_threads
+        assert service.select(27, 27, request_id=27) == blind[-1]
+        # They have their fates, and teach nothing.
+        for decision in blind[:20]:
+            service.reward(decision.event_id, 1)
+        clock.now += SOON.attribution
+        assert service.fates() == {
+            "open": 0,
+            "rewarded": 21,
+            "expired": 9,
+            "refused": 0,
+        }
+        log = service.store.log()
+        assert (log.context == -1).sum() == 28
+        assert len(service.store.visits()) == 30
+        after = service.learnt()
+        assert service._models["v1"].seq == 30
+        assert after == service.learnt(replayed=True)
+        totals = service.store.arm_totals(100).sum(axis=1)
+        assert totals.tolist() == [30, 21]
+        service.forget_before(clock.now + 1)  # a snapshot knows that it has seen them
+        assert service.learnt() == after != before
+    with shop(path, clock=clock) as service:
+        assert service.learnt() == after
+
+
+def test_events_without_features_alone_train_nobody(path):
+    def late(user):
+        raise TimeoutError("the cache did not answer")
+
+    with shop(path, late) as service:
+        for user in range(4):
+            decision = service.select(user)
+            service.reward(decision.event_id, 1)
+        assert decision.version == FALLBACK
+        assert service.store.log().features.shape == (0, 3, 2)
+        with pytest.raises(ValueError, match="log must hold rewarded events: got none"):
+            service.retrain(held_out=0.5)
+
+
+def test_errors_of_features_stay_the_callers(path):
+    def features(user):
+        raise LookupError(f"no {user} here")
+
+    with shop(path, features) as service:
+        with pytest.raises(LookupError, match="no anna here"):
+            service.select("anna")
+        assert service.store.events() == []
+
+
+def test_a_model_that_hangs_does_not_hang_the_shop(path, clock, hang):
+    with shop(path, clock=clock, settings=SOON) as service:
+        service.reward(service.select("anna").event_id, 1)
+        before = service.learnt()
+        agent = service.agent("v1")
+        agent.propensities = lambda *given, **options: hang()
+        assert service.select("anna").version == FALLBACK
+        assert service.check_health().problems == {"v1": "no answer within 0.2 s"}
+        # What hangs keeps the agent that it has; another one comes from the disk.
+        assert service.select("anna").version == "v1"
+        assert service.agent("v1") is not agent
+        assert service.learnt() == before
+        assert service.store.log().context.tolist() == [0]
+
+
+def test_learning_that_hangs_does_not_hang_the_shop(path, clock, hang):
+    with shop(path, clock=clock, settings=SOON) as service:
+        event = service.select("anna").event_id
+        service.agent("v1").update = lambda *given: hang()
+        assert service.reward(event, 1) == 1
+        assert service.select("anna").version == "v1"
+        assert service.learnt() == service.learnt(replayed=True)
+
+
+def test_a_thread_does_not_wait_for_ever_for_a_model_at_a_call_that_hangs(path, hang):
+    with shop(path, settings=SOON) as service:
+        model = service._models["v1"]
+        with model.lock, pytest.raises(TimeoutError, match="v1 is at another call"):
+            service.agent("v1")
+        with model.lock:
+            service.snapshot()
+        problems = service.check_health().problems
+        assert problems == {"v1": "v1 is at another call that has not returned"}
+
+
+def test_a_health_check_that_hangs_stops_the_model_not_the_shop(path, hang):
+    with shop(path, settings=SOON, healthy=hang) as service:
+        assert service.select("anna").version == FALLBACK
+        assert service.check_health().problems == {"v1": "no answer within 0.2 s"}
+
+
+def test_features_are_kept_for_so_many_users_only(path, monkeypatch):
+    monkeypatch.setattr("zoolib.service.loop.USERS_KEPT", 2)
+    asked = []
+
+    def features(user):
+        asked.append(user)
+        return visitor(user)
+
+    with shop(path, features, clock=Clock()) as service:
+        for user in (1, 2, 1, 3, 2, 1):
+            service.select(user)
+    assert asked == [1, 2, 3, 1]
+
+
+def test_workers_are_as_many_as_are_needed_and_come_free_again():
+    before = set(threading.enumerate())
+    workers, gates = Workers(2), [threading.Event() for _ in range(2)]
+    assert {workers.call(threading.get_ident, 60) for _ in range(50)} == {
+        *(one.ident for one in set(threading.enumerate()) - before)
+    }
+    for gate in gates:
+        with pytest.raises(TimeoutError, match=r"no answer within 0.01 s"):
+            workers.call(gate.wait, 0.01)
+    began = time.perf_counter()
+    with pytest.raises(TimeoutError, match="2 calls before this one have not returned"):
+        workers.call(int, 60)
+    assert time.perf_counter() - began < 30
+    theirs = set(threading.enumerate()) - before
+    assert len(theirs) == 2
+    gates[0].set()
+    while len(workers._given_up) == 2:
+        time.sleep(0.001)
+    assert workers.call(lambda: "free", 60) == "free"
+    with pytest.raises(ZeroDivisionError):
+        workers.call(lambda: 1 / 0, 60)
+    gates[1].set()
+    workers.close()
+    for thread in theirs:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in theirs)
+
+
+def test_a_call_that_finds_all_workers_at_work_waits_for_one():
+    workers, gate = Workers(1), threading.Event()
+    first = threading.Thread(target=workers.call, args=(gate.wait, 60))
+    first.start()
+    while not workers._taken:
+        time.sleep(0.001)
+    threading.Timer(0.05, gate.set).start()
+    assert workers.call(lambda: "second", 60) == "second"
+    first.join()
+    workers.close()
+
+
+def test_an_interrupt_is_not_taken_for_a_late_answer(monkeypatch):
+    workers, gate = Workers(1), threading.Event()
+
+    def interrupted(future, timeout):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("zoolib.service.health.Future.result", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            workers.call(gate.wait, 60)
+    assert len(workers._given_up) == 1
+    gate.set()
+    workers.close()
+
+
+def test_a_service_that_is_closed_says_so_at_once(path):
+    service = shop(path)
+    service.select("anna")
+    service.close()
+    began = time.perf_counter()
+    with pytest.raises(StoreError, match="closed database"):
+        service.select("otto")
+    assert time.perf_counter() - began < 30
+
+
+# ---- The house
+
+
+def test_a_database_of_an_agent_whose_extra_is_missing_is_closed_again(path):
+    features = partial(np.zeros, (3, 2))
+    shop(path, lambda user: features(), make_agent=neural_linear).close()
+    opened = []
+
+    class Spied(sqlite3.Connection):
+        def close(self):
+            opened.remove(self)
+            super().close()
+
+    def connect(*given, **options):
+        opened.append(sqlite3.Connection.__new__(Spied))
+        opened[-1].__init__(*given, **options)
+        return opened[-1]
+
+    missing = {
+        name: None
+        for name in sys.modules
+        if name == "torch" or name.startswith("zoolib.agents.neural_linear")
+    }
+    with (
+        mock.patch("zoolib.service.database.sqlite3.connect", connect),
+        mock.patch(
+            "zoolib.service.loop.recover", mock.Mock(side_effect=ImportError("torch"))
+        ),
+        mock.patch.dict(sys.modules, missing),
+        pytest.raises(ImportError, match="torch"),
+    ):
+        shop(path, lambda user: features(), make_agent=neural_linear)
+    assert opened == []
+
+
+@pytest.mark.parametrize("name", ["attribution", "deadline"])
+def test_windows_and_deadlines_are_positive(name):
+    for value in (0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match=f"{name} must be positive and finite"):
+            Settings(**{name: value})
+
+
+def test_a_retired_version_is_not_kept_in_memory(path):
+    with shop(path) as service:
+        with contextlib.suppress(KeyError):
+            service._models["v9"] = service._models["v1"]
+        service._load()
+        assert list(service._models) == ["v1"]
+
+
+def test_a_disk_that_is_full_for_zeros_loses_no_fate(path, clock):
+    with shop(path, clock=clock) as service:
+        for user in range(5):
+            service.select(user)
+        clock.now += EASY.attribution
+        full = mock.Mock(side_effect=sqlite3.OperationalError("no room"))
+        with (
+            mock.patch.object(service.store, "commit", full),
+            pytest.raises(StoreError, match="no room"),
+        ):
+            service.expire()
+        assert service.store.last_seq() == 0
+        assert service.expire() == 5
+    assert issubclass(StoreFullError, StoreError)
