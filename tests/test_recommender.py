@@ -317,9 +317,15 @@ def cell_with(page, words):
     return next(cell.source for cell in cells if words in cell.source)
 
 
+@pytest.mark.parametrize(
+    "epochs", [1, pytest.param(recommender.EPOCHS, marks=pytest.mark.weekly)]
+)
 def test_chapter_2_takes_what_chapter_1_has_kept_and_it_is_what_it_would_train(
-    store, tmp_path, monkeypatch
+    epochs, store, tmp_path, monkeypatch
 ):
+    # The cells of the chapters leave the number of epochs to the function.
+    monkeypatch.setitem(train_recommender.__kwdefaults__, "epochs", epochs)
+    monkeypatch.setattr(recommender, "EPOCHS", epochs)
     shown = cell_with("static-recommender", "keep=True")
     asked = cell_with("linucb", "static_recommenders(SEEDS)").splitlines()
     (asked,) = (line for line in asked if "static_recommenders" in line)

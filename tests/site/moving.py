@@ -98,7 +98,7 @@ def opened(context, site, name, path, wait=True, page=None, only=False):
     only the figure is wanted, the rest of the page is left out, and need not be laid out again and again.
     """
     page = FigurePage(page or context.new_page(), name)
-    page.route("**/tex-svg.js", lambda route: route.fulfill(body=""))
+    page.route("**/tex-svg.js*", lambda route: route.fulfill(body=""))
     if only:
         body = alone(site / path, name)
         page.route(

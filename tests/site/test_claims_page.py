@@ -6,6 +6,7 @@ import pytest
 @pytest.fixture(scope="module")
 def page(browser):
     page = browser.new_page()
+    page.route("**/tex-svg.js*", lambda route: route.fulfill(body=""))
     yield page
     page.close()
 
@@ -66,10 +67,11 @@ def test_a_row_leads_to_its_cell_and_opens_it(page):
 
 @pytest.fixture(params=[(1280, "light"), (390, "dark")], ids=["wide", "phone"])
 def chapter(browser, site, request):
-    """A chapter on a screen, and a number in it with an interval."""
+    """A chapter on a screen, its formulas as they are written, and a number in it with an interval."""
     width, theme = request.param
     size = {"width": width, "height": 800}
     page = browser.new_page(viewport=size, color_scheme=theme, has_touch=width < 500)
+    page.route("**/tex-svg.js*", lambda route: route.fulfill(body=""))
     page.goto((site / "chapters/linucb.html").as_uri())
     yield page, page.locator('a.claim[href$="#checked-runs-lead"]').first
     page.close()

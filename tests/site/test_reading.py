@@ -30,15 +30,17 @@ SHOWN = """selector => [...document.querySelectorAll(selector)].map(element =>
 
 @pytest.fixture
 def open_page(browser, address):
-    """Open pages of the book; they are closed at the end."""
+    """Open pages of the book, with formulas as they are written or typeset; they are closed at the end."""
     contexts = []
 
-    def open_at(name, width=1280, height=800, **options):
+    def open_at(name, width=1280, height=800, typeset=False, **options):
         context = browser.new_context(
             viewport={"width": width, "height": height}, **options
         )
         contexts.append(context)
         page = context.new_page()
+        if not typeset:  # to set the formulas of a chapter takes longer than to load it
+            page.route("**/tex-svg.js*", lambda route: route.fulfill(body=""))
         page.goto(address + name)
         page.evaluate(READY)
         return page
@@ -143,7 +145,7 @@ def test_sidebars_open_and_close_on_a_phone(open_page, which):
 
 
 def test_anchors_are_not_hidden_behind_the_header(open_page):
-    page = open_page(CHAPTER)
+    page = open_page(CHAPTER, typeset=True)
     link = page.locator("nav.page-toc a").nth(5)
     target = link.get_attribute("href")
     link.click()
@@ -199,7 +201,7 @@ def luminance(colour):
 
 
 def test_paper_breaks_no_figure_code_or_formula(open_page):
-    page = open_page("chapters/static-recommender.html")
+    page = open_page("chapters/static-recommender.html", typeset=True)
     page.emulate_media(media="print")
     for kind in ("figure", ".cell_input pre", "mjx-container[display=true]", "tr"):
         style = f"getComputedStyle(document.querySelector('{kind}')).breakInside"
@@ -207,7 +209,9 @@ def test_paper_breaks_no_figure_code_or_formula(open_page):
 
 
 def test_a_chapter_prints(open_page):
-    page = open_page("chapters/static-recommender.html", color_scheme="dark")
+    page = open_page(
+        "chapters/static-recommender.html", color_scheme="dark", typeset=True
+    )
     pdf = pypdf.PdfReader(io.BytesIO(page.pdf(format="A4")))
     text = "\n".join(sheet.extract_text() for sheet in pdf.pages)
     assert "The static recommender" in text
