@@ -1,3 +1,4 @@
+import json
 import lzma
 import re
 from functools import partial
@@ -285,9 +286,21 @@ def test_what_makes_worlds_and_features_has_a_name(name, path):
     assert not path.exists()
 
 
-@pytest.mark.parametrize(
-    "path", sorted(RECORDS.glob("*.xz")), ids=lambda path: path.stem
-)
+CHOICES = sorted(set(RECORDS.glob("*.xz")) - set(RECORDS.glob("*.json.xz")))
+RESULTS = sorted({*RECORDS.glob("*.json"), *RECORDS.glob("*.json.xz")})
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.name)
+def test_records_of_results_name_their_commit_and_a_chapter_reads_each(path):
+    blob = path.read_bytes()
+    record = json.loads(lzma.decompress(blob) if path.suffix == ".xz" else blob)
+    commit = record.get("commit") or record["machine"]["commit"]
+    assert re.fullmatch(r"[0-9a-f]{12}", commit)
+    pages = [page.read_text() for page in (ROOT / "chapters").glob("*.md")]
+    assert any(path.name in page for page in pages)
+
+
+@pytest.mark.parametrize("path", CHOICES, ids=lambda path: path.stem)
 def test_the_books_records_name_their_commit_and_a_chapter_reads_each(path):
     record = from_bytes(lzma.decompress(path.read_bytes()))
     assert re.fullmatch(r"[0-9a-f]{12}", record["commit"])
