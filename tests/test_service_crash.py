@@ -29,7 +29,7 @@ def folder():
         yield path
 
 
-@pytest.mark.parametrize("n_kills", [20, pytest.param(200, marks=pytest.mark.weekly)])
+@pytest.mark.parametrize("n_kills", [10, pytest.param(200, marks=pytest.mark.weekly)])
 def test_nothing_acknowledged_is_lost_in_many_kills(folder, n_kills):
     n_events = 100 * n_kills
     path = folder / f"killed-{n_kills}.db"
