@@ -264,8 +264,7 @@ class BanditService:
             if known := self.store.decided(request):
                 return Decision(*known)
         assigned = self.rollout.assign(user)
-        chosen = self._choose(assigned, user_id, moment, now)
-        context, version, probabilities = chosen
+        context, version, probabilities = self._choose(assigned, user_id, moment, now)
         with self._lock:
             drawn, probability = draw(probabilities, self._rng)
         self._took("selection", start)

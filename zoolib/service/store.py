@@ -349,8 +349,7 @@ class Store(Database):
                 "SELECT seq, event, features, arm, reward FROM rewards"
                 " JOIN events ON events.id = event LEFT JOIN contexts ON contexts.id = context"
                 " WHERE seq > ? ORDER BY seq LIMIT ?",
-                seq,
-                READ_AT_ONCE,
+                *(seq, READ_AT_ONCE),
             )
             for seq, event, blob, arm, reward in rows:
                 yield seq, event, blob and self._features(blob), arm, reward
@@ -368,15 +367,10 @@ class Store(Database):
 
     def _log(self, which: str, *values: int) -> EventLog:
         where = f"FROM rewards JOIN events ON events.id = event WHERE {which}"
+        events = f"SELECT seq, id, arm, reward, propensity, version, context {where}"
+        contexts = f"SELECT id, features FROM contexts WHERE id IN (SELECT context {where}) ORDER BY id"
         with self.alone():
-            rows = self._rows(
-                f"SELECT seq, id, arm, reward, propensity, version, context {where}",
-                *values,
-            )
-            known = self._rows(
-                f"SELECT id, features FROM contexts WHERE id IN (SELECT context {where}) ORDER BY id",
-                *values,
-            )
+            rows, known = self._rows(events, *values), self._rows(contexts, *values)
         columns = list(zip(*rows, strict=True)) or [()] * 7
         kinds = (np.int64, np.int64, np.int64, float, float, np.str_)
         fields = map(np.array, columns[:-1], kinds)
@@ -417,9 +411,7 @@ class Store(Database):
         rows = self._rows(
             "SELECT count(*), sum(reward) FROM events JOIN rewards ON event = id"
             " WHERE assigned = ? AND id > ? AND id <= ? GROUP BY user ORDER BY user",
-            assigned,
-            after,
-            self.complete(),
+            *(assigned, after, self.complete()),
         )
         return np.array(rows, float).reshape(-1, 2)
 

@@ -108,13 +108,8 @@ def register(
     """
     figures = validate(candidate.agent, newer, running, settings)
     candidate.catch_up(store, known)
-    return store.register(
-        candidate.to_bytes(),
-        candidate.seq,
-        parent=running,
-        created=now,
-        validation=figures,
-    )
+    entry = {"parent": running, "created": now, "validation": figures}
+    return store.register(candidate.to_bytes(), candidate.seq, **entry)
 
 
 def _policy_and_rows(
