@@ -1,6 +1,7 @@
 """Requests, fates, labels, threads and deadlines of the service, on a small shop with linear agents."""
 
 import contextlib
+import gc
 import sqlite3
 import sys
 import threading
@@ -30,6 +31,9 @@ from zoolib.service import (
     neural_linear,
 )
 from zoolib.service.health import FALLBACK, Workers
+from zoolib.service.model import recover
+from zoolib.service.store import COMPLETE
+from zoolib.service.training import train
 
 ARMS, HOUR = ("kibble", "leash", ("toy", 3)), 3_600.0
 EASY = Settings(deadline=60.0, latency_limit=60.0)
@@ -434,10 +438,12 @@ def test_a_look_for_what_is_due_reads_an_index_of_open_events(path):
         for sql in (
             "SELECT id FROM events WHERE open AND due <= 5 ORDER BY due, id LIMIT 10",
             "SELECT id FROM events WHERE request = x'00'",
+            "SELECT min(id) FROM events INDEXED BY open_events WHERE open",
         ):
             ((*_, plan),) = service.store._rows(f"EXPLAIN QUERY PLAN {sql}")
-            assert plan.startswith("SEARCH events USING")
+            assert plan.startswith(("SEARCH events USING", "SCAN events USING"))
             assert "INDEX" in plan
+        assert "INDEXED BY open_events WHERE open" in COMPLETE
 
 
 # ---- What counts them
@@ -514,6 +520,49 @@ def test_monitors_that_are_told_of_clicks_only_see_every_visit_once(path, clock)
         assert one.event == 700 == len(service.store.visits())
 
 
+@pytest.mark.parametrize("window", [50.0, 300.0])
+def test_a_retraining_that_is_told_of_clicks_only_sees_the_click_rate(
+    path, clock, window
+):
+    settings = Settings(
+        attribution=window, deadline=60.0, latency_limit=60.0, min_sample=10
+    )
+    with shop(path, clock=clock, settings=settings) as service:
+        store, trained = service.store, []
+        clicks_only(
+            service, lambda decision: 0.3, 1_000, clock, np.random.default_rng(0)
+        )
+        read = store.log
+
+        def log():
+            found = read()
+            clock.now += window
+            service.expire()  # as another thread may, meanwhile
+            return found
+
+        def training(agent, log, epochs):
+            trained.append(log)
+            return train(agent, log, epochs)
+
+        complete = store.complete()
+        with (
+            mock.patch.object(store, "log", log),
+            mock.patch("zoolib.service.loop.train", training),
+        ):
+            name = service.retrain(held_out=0.3)
+        figures, (older,) = store.version(name).validation, trained
+        assert figures["n"] == int(0.3 * complete) > 200
+        assert figures["served"][0] == pytest.approx(0.3, abs=0.07)
+        assert older.reward.mean() == pytest.approx(0.3, abs=0.05)
+        assert sorted(older.event) == list(range(1, complete - figures["n"] + 1))
+        # What neither trained nor judged is learnt as well, and each reward once.
+        candidate, recovery = recover(store, name)
+        assert candidate.seq == store.last_seq() == recovery.snapshot == 1_000
+        np.testing.assert_allclose(
+            candidate.agent.posterior.b, service.agent("v1").posterior.b, rtol=1e-9
+        )
+
+
 # ---- Refused
 
 
@@ -574,43 +623,85 @@ def test_a_write_that_comes_back_too_late_is_void(path, clock):
         assert service.select("anna", request_id="r").event_id == 2
 
 
-def test_a_void_write_that_cannot_be_undone_at_once_is_undone_before_all_else(
-    path, clock
-):
-    timer, broken = Timer(), []
+def no_event(service):
+    with pytest.raises(UnknownEventError):
+        service.reward(99, 1)
+    return service.store.last_seq() == 0
 
-    def refuse():
+
+def void_write(service, timer):
+    """Have one decision come back from the disk after its deadline, and stay there."""
+    commit, broken = service.store.commit, []
+
+    def once():
         if broken:
             raise sqlite3.OperationalError("no room")
         broken.append(1)
+        commit()
+        timer.now += 2.0
 
+    with (
+        mock.patch.object(service.store, "commit", once),
+        pytest.raises(StoreError, match="is void"),
+    ):
+        service.select("anna", request_id="r")
+    assert len(service.store.events()) == 1
+
+
+def test_a_void_write_is_undone_when_the_file_is_closed(path, clock):
+    timer = Timer()
+    settings = Settings(deadline=1.0, latency_limit=60.0)
+    with shop(path, clock=clock, timer=timer, settings=settings) as service:
+        void_write(service, timer)
+    with shop(path, clock=clock, timer=timer, settings=settings) as service:
+        assert service.select("anna", request_id="r").event_id == 2
+        assert service.fates() == {"open": 1, "rewarded": 0, "expired": 0, "refused": 1}
+
+
+def test_a_file_is_closed_when_no_thread_is_at_it(path):
+    service, closed = shop(path), threading.Event()
+    with service.store.alone():
+        thread = threading.Thread(target=lambda: (service.close(), closed.set()))
+        thread.start()
+        assert not closed.wait(0.05)
+        assert service.store.events() == []
+    thread.join()
+    assert closed.is_set()
+
+
+def test_decisions_lost_in_the_midst_of_another_are_counted_after_it(path):
+    with shop(path) as service:
+        decided = service.store.decided
+
+        def meanwhile(request):
+            service.store._lost += 1  # by another thread
+            return decided(request)
+
+        with mock.patch.object(service.store, "decided", meanwhile):
+            assert service.select("anna", request_id="r").event_id == 1
+        assert service.fates()["refused"] == 2
+        assert service.check_health().counters == {"refused": 2}
+
+
+def test_a_void_write_that_cannot_be_undone_at_once_is_undone_before_all_else(
+    path, clock
+):
+    timer = Timer()
     settings = Settings(deadline=1.0, latency_limit=60.0)
     for look in (
         lambda service: service.select("anna", request_id="r").event_id == 2,
         lambda service: service.select("otto").event_id == 2,
         lambda service: service.expire() == 0,
         lambda service: service.fates()["open"] == 0,
+        no_event,
     ):
-        broken.clear()
         with shop(
             path.with_name(f"{time.perf_counter_ns()}.db"),
             clock=clock,
             timer=timer,
             settings=settings,
         ) as service:
-            commit = service.store.commit
-
-            def once(commit=commit):
-                refuse()
-                commit()
-                timer.now += 2.0
-
-            with (
-                mock.patch.object(service.store, "commit", once),
-                pytest.raises(StoreError, match="is void"),
-            ):
-                service.select("anna", request_id="r")
-            assert len(service.store.events()) == 1
+            void_write(service, timer)
             clock.now += EASY.attribution
             assert look(service)
             assert 1 not in [row[0] for row in service.store.events()]
@@ -667,9 +758,86 @@ def test_a_thread_that_holds_the_database_is_waited_for_and_then_named(
         held.wait(60)
         with pytest.raises(StoreLockedError, match="is locked by another thread"):
             service.reward(event, 1)
+        with pytest.raises(StoreLockedError, match="is locked by another thread"):
+            service.store.log_event(b"otto", None, 0, 0.5, "v1", "v1", Clock())
         done.set()
         thread.join()
         assert service.reward(event, 1) == 1
+        assert service.fates() == {"open": 0, "rewarded": 1, "expired": 0, "refused": 1}
+
+
+def test_a_visit_that_overtakes_another_is_no_step_backwards_of_the_clock(path, clock):
+    def features(user):
+        clock.now += 1
+        if user == "slow":
+            service.select("quick")
+        return visitor(user)
+
+    with shop(path, features, clock=clock) as service:
+        service.select("slow")
+        assert service.store.counters() == {}
+        assert [row[5] for row in service.store.events()] == [1_002.0] * 2
+
+
+# ---- Other processes, which forget
+
+
+def test_zeros_that_another_process_deletes_are_learnt_all_the_same(path, clock):
+    settings = Settings(attribution=50.0, deadline=60.0, latency_limit=60.0)
+    with (
+        shop(path, clock=clock, settings=settings) as service,
+        shop(path, clock=clock, settings=settings) as other,
+    ):
+        for user in range(5):
+            service.select(user)
+        clock.now += 50
+        service.select("late")
+        model = service._models["v1"]
+        assert (model.seq, service.store.last_seq()) == (0, 5)
+        assert other.erase(3) == 1
+        after = service.learnt()
+        assert service._models["v1"] is model  # with another agent
+        assert model.seq == 5
+        assert after == other.learnt() == service.learnt(replayed=True)
+        service.snapshot()
+    with shop(path, clock=clock, settings=settings) as service:
+        assert service.learnt() == after
+
+
+def test_a_recovery_begins_again_if_another_process_deletes_meanwhile(path):
+    with shop(path) as service, shop(path) as other:
+        for user in range(5):
+            service.reward(service.select(user).event_id, 1)
+        found = service.store.snapshots
+        looks = iter([lambda: other.erase(3), lambda: None])
+
+        def snapshots(name):
+            rows = found(name)
+            next(looks)()
+            return rows
+
+        with mock.patch.object(service.store, "snapshots", snapshots):
+            model, recovery = recover(service.store, "v1")
+        assert (recovery.snapshot, recovery.replayed) == (5, 0)
+        assert {"v1": model.to_bytes()} == service.learnt()
+
+
+def test_a_snapshot_that_lacks_a_deleted_reward_is_not_kept(path):
+    with shop(path) as service:
+        for user in range(5):
+            service.reward(service.select(user).event_id, 1)
+        save = service.store.save_snapshot
+
+        def late(*snapshot):
+            service.reward(service.select("anna").event_id, 1)
+            service.erase("anna")
+            save(*snapshot)
+
+        with mock.patch.object(service.store, "save_snapshot", late):
+            service.snapshot()
+        assert [seq for seq, _ in service.store.snapshots("v1")] == [6]
+        assert service.store.deleted() == 6
+        assert service.learnt() == service.learnt(replayed=True)
 
 
 # ---- Deadlines
@@ -732,6 +900,51 @@ def test_features_that_hang_do_not_hang_the_shop(path, clock, hang):
         assert service.learnt() == after
 
 
+def test_models_are_not_blamed_for_features_that_hang(path, clock, hang):
+    def features(user):
+        if isinstance(user, int):
+            hang()
+        return visitor(user)
+
+    with shop(path, features, clock=clock, settings=SOON) as service:
+        store = service.store
+        name = store.register(
+            store.snapshots("v1")[0][1],
+            0,
+            parent="v1",
+            created=0.0,
+            validation={"passed": True, "against": "v1"},
+        )
+        service.begin_rollout(name)
+        users = [str(n) for n in range(500) if service.version_of(str(n)) == name]
+        events = [service.select(users[0]).event_id for _ in range(3)]
+        for number in range(8):
+            service.select(number)
+        models = dict(service._models)
+        for event in events:
+            service.reward(event, 1)
+        service.snapshot()
+        clock.now += 1
+        for _ in range(3):
+            assert service.select(users[0]).version == FALLBACK
+        clock.now += 31  # a health check is due, and cannot be made
+        service.select(users[0])
+        assert service.check_health().problems == {}
+        assert service._models == models
+        assert service.review_rollout().outcome == "waiting"
+
+
+def test_decisions_expire_though_a_model_hangs(path, clock, hang):
+    with shop(path, clock=clock, settings=SOON) as service:
+        service.select("anna")
+        service.agent("v1").update = lambda *given: hang()
+        clock.now += SOON.attribution
+        began = time.perf_counter()
+        assert service.fates()["expired"] == 1
+        assert time.perf_counter() - began < 30
+        assert service.check_health().problems == {"v1": "no answer within 0.2 s"}
+
+
 def test_events_without_features_alone_train_nobody(path):
     def late(user):
         raise TimeoutError("the cache did not answer")
@@ -788,7 +1001,10 @@ def test_a_thread_does_not_wait_for_ever_for_a_model_at_a_call_that_hangs(path, 
         with model.lock:
             service.snapshot()
         problems = service.check_health().problems
-        assert problems == {"v1": "v1 is at another call that has not returned"}
+        assert problems["v1"] in (
+            "v1 is at another call that has not returned",
+            "no answer within 0.2 s",
+        )
 
 
 def test_a_health_check_that_hangs_stops_the_model_not_the_shop(path, hang):
@@ -849,6 +1065,38 @@ def test_a_call_that_finds_all_workers_at_work_waits_for_one():
     assert workers.call(lambda: "second", 60) == "second"
     first.join()
     workers.close()
+
+
+def test_a_call_waits_for_a_worker_and_an_answer_no_longer_than_its_deadline():
+    workers, gate, waits = Workers(1), threading.Event(), []
+    first = threading.Thread(target=workers.call, args=(gate.wait, 60))
+    first.start()
+    while not workers._taken:
+        time.sleep(0.001)
+    threading.Timer(0.2, gate.set).start()
+
+    def result(future, timeout):
+        waits.append(timeout)
+
+    with mock.patch("zoolib.service.health.Future.result", result):
+        workers.call(int, 60)
+    assert waits[0] <= 60 - 0.15
+    first.join()
+    workers.close()
+
+
+def test_threads_of_a_service_that_nobody_closed_end_with_it(path):
+    before = set(threading.enumerate())
+    service = shop(path)
+    service.select("anna")
+    theirs = set(threading.enumerate()) - before
+    assert theirs
+    service.store.close()
+    del service
+    gc.collect()
+    for thread in theirs:
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 def test_an_interrupt_is_not_taken_for_a_late_answer(monkeypatch):
@@ -923,6 +1171,20 @@ def test_a_retired_version_is_not_kept_in_memory(path):
         with contextlib.suppress(KeyError):
             service._models["v9"] = service._models["v1"]
         service._load()
+        assert list(service._models) == ["v1"]
+        store = service.store  # nor if its last visit comes late
+        service.begin_rollout(
+            store.register(
+                store.snapshots("v1")[0][1],
+                0,
+                parent="v1",
+                created=0.0,
+                validation={"passed": True, "against": "v1"},
+            )
+        )
+        store.move((service.rollout.rolling, "retired", 0, "broken"))
+        service._load()
+        assert service.agent("v2").n_arms == 3
         assert list(service._models) == ["v1"]
 
 

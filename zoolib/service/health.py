@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class Health:
     problems : dict of str
         The last trouble of each part that has one; empty if all is well.
     counters : dict of int
-        What was counted since the database was made: rejections, steps backwards of the clock.
+        Counted since the database was made: "refused" decisions, rejections, backward steps of the clock.
     alerts : tuple of str
         What the monitors reported last.
     """
@@ -39,6 +40,10 @@ class Health:
     problems: dict[str, str]
     counters: dict[str, int]
     alerts: tuple[str, ...]
+
+
+class BusyError(TimeoutError):
+    """All threads are at other calls: this one was not begun."""
 
 
 class Workers:
@@ -52,11 +57,12 @@ class Workers:
     def call(self, function: Callable[[], T], deadline: float) -> T:
         """Return what a function returns, or raise TimeoutError after so many seconds.
 
-        If all threads are at functions that nobody waits for any more, it is raised at once.
+        It is BusyError if no thread comes free, at once if nobody waits any more for what they are at.
         """
+        end = time.monotonic() + deadline
         hung = len(self._given_up) >= self.size
         if not self._free.acquire(timeout=0 if hung else deadline):
-            raise TimeoutError(f"{self.size} calls before this one have not returned")
+            raise BusyError(f"{self.size} calls before this one have not returned")
         answer: Future[T] = Future()
         with self._lock:
             self._taken += 1
@@ -65,7 +71,7 @@ class Workers:
                 threading.Thread(target=self._work, daemon=True).start()
         self._jobs.put((function, answer))
         try:
-            return answer.result(deadline)
+            return answer.result(max(0, end - time.monotonic()))
         except BaseException as error:
             with self._lock:
                 if late := not answer.done():

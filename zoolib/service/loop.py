@@ -10,24 +10,19 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from os import PathLike
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.linalg import LinAlgError
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._support.checks import (
-    as_finite,
-    as_level,
-    as_probability,
-    as_size,
-)
+from zoolib._support.checks import as_finite, as_level, as_probability, as_size
 from zoolib.agents.base import Agent, Context
 from zoolib.agents.policies import draw
 from zoolib.monitoring import Alert
@@ -35,6 +30,7 @@ from zoolib.service.database import StoreError
 from zoolib.service.health import (
     FALLBACK,
     Breaker,
+    BusyError,
     Health,
     Workers,
     fallback_probabilities,
@@ -55,6 +51,7 @@ from zoolib.service.store import Store
 from zoolib.service.training import register, train
 from zoolib.service.watching import Watch
 
+T = TypeVar("T")
 # What a broken version may raise; anything else is a mistake of the caller, or of this program.
 FAILURES = (StoreError, ValueError, TimeoutError, FloatingPointError, LinAlgError)
 TIMED = ("scores", "selection", "decision", "update", "acknowledgement")
@@ -63,7 +60,7 @@ TIMINGS_KEPT = 10_000
 ALERTS_KEPT = 100
 USERS_KEPT = 1_000  # whose features are in the cache
 THREADS = 8  # that may hang at features, models or health checks
-EXPIRED_IN_ONE_GO = 1_000  # decisions, in one transaction
+EXPIRED_IN_ONE_GO = 200  # decisions: models have a deadline to learn them
 
 
 @dataclass(frozen=True)
@@ -143,8 +140,8 @@ class BanditService:
     Notes
     -----
     Threads may share a service, and processes its file. `features`, `healthy` and agents are called in threads
-    of the service's own: if one hangs, a visit waits for the deadline, and not at all once all of them
-    hang. A disk that hangs is waited for.
+    of the service's own: if one hangs, a visit waits for the deadline, for two if a health check is due, and
+    not at all once all of them hang. A disk that hangs, and a version that is loaded, are waited for.
     """
 
     def __init__(
@@ -169,6 +166,7 @@ class BanditService:
         self._contexts: dict[tuple, Context] = {}
         self._lock, self._watching = threading.Lock(), threading.Lock()
         self._workers = Workers(THREADS)
+        weakref.finalize(self, self._workers.close)  # if nobody closes it
         self.seed = as_size("seed", seed, least=0)
         self.timings = {name: deque(maxlen=TIMINGS_KEPT) for name in TIMED}
         self._models: dict[str, Model] = {}
@@ -266,15 +264,14 @@ class BanditService:
             if known := self.store.decided(request):
                 return Decision(*known)
         assigned = self.rollout.assign(user)
-        chosen = self._choose(assigned, user_id, moment, now)
-        context, version, probabilities = chosen
+        context, version, probabilities = self._choose(assigned, user_id, moment, now)
         with self._lock:
             drawn, probability = draw(probabilities, self._rng)
         self._took("selection", start)
         written = self.timer()
         features = None if context is None else context.features
         logged = self.store.log_event(
-            *(user, features, int(drawn), float(probability), version, assigned, now),
+            *(user, features, drawn, float(probability), version, assigned, self._now),
             attribution=self.settings.attribution,
             request=request,
             in_time=lambda: self.timer() - written <= self.settings.deadline,
@@ -290,9 +287,11 @@ class BanditService:
         given = (user_id,) if moment is None else (user_id, moment)
         features = np.array(self._features(*given), dtype=np.float32)
         k, d = self.store.n_arms, self.store.n_features
-        if features.shape not in ((k, d), (d,)) or not np.isfinite(features).all():
+        fits = features.shape in ((k, d), (d,))
+        if not fits or not np.isfinite(features).all():
+            got = "NaN or infinity" if fits else f"shape {features.shape}"
             raise ValueError(
-                f"features must be finite and of shape {(k, d)} or {(d,)}: got shape {features.shape}"
+                f"features must be finite and of shape {(k, d)} or {(d,)}: got {got}"
             )
         return Context(NOBODY, features)
 
@@ -305,9 +304,7 @@ class BanditService:
         """
         breaker = self._breaker(name)
         if breaker.check_is_due(now):
-            reason = self._complaint()
-            with self._lock:
-                breaker.checked(reason, now)
+            self._check(breaker, now)
         key = None if moment is not None else (user_id, now // 60)  # a minute's
         seen = [known] if (known := self._contexts.get(key)) else []
 
@@ -358,13 +355,16 @@ class BanditService:
         probabilities = choice_probabilities(model.agent, context, self.settings)
         return probabilities, self._took("scores", start)
 
-    def _complaint(self) -> str:
-        """Return why models shall not serve, or nothing."""
+    def _check(self, breaker: Breaker, now: float) -> None:
         try:
             well = self._workers.call(self._healthy, self.settings.deadline)
-            return "" if well else "the health check says no"
+            reason = "" if well else "the health check says no"
+        except BusyError:  # nobody was asked
+            return
         except Exception as error:  # of any kind: a check must not break the shop
-            return _words(error)
+            reason = _words(error)
+        with self._lock:
+            breaker.checked(reason, now)
 
     def _took(self, what: str, start: float) -> float:
         seconds = self.timer() - start
@@ -380,6 +380,8 @@ class BanditService:
         """Note a failure; what is in memory is not trusted any more, so the next attempt loads from disk."""
         try:
             yield
+        except BusyError:  # no fault of the model's, which was not asked
+            pass
         except FAILURES as error:
             self._models.pop(name, None)
             with self._lock:
@@ -396,17 +398,16 @@ class BanditService:
         Raises
         ------
         UnknownEventError, DuplicateRewardError, LateRewardError
-            If the event was never served, is rewarded already, or has expired. Counted; nothing else changes.
+            If the event was never served, is rewarded already, or has expired. Counted.
         StoreError
             If the reward is not on disk. Nothing was learnt; send it again.
         """
         start = self.timer()
         event_id = as_size("event_id", event_id, least=0)
         reward = as_probability("reward", reward)
-        seq = self.store.log_reward(event_id, reward, self._now())
+        seq = self.store.log_reward(event_id, reward, self._now)
         for name in list(self._models):  # the others learn when they are loaded
-            with self._trying(name):
-                self._workers.call(partial(self._learn, name), self.settings.deadline)
+            self._ask(name)
         self._took("acknowledgement", start)
         every = self.settings.snapshot_every
         with self._lock:
@@ -427,11 +428,10 @@ class BanditService:
         `select` and `reward` do the same in passing, for a few at each call.
         """
         total = 0
-        while n := self.store.expire(self._now(), EXPIRED_IN_ONE_GO):
+        while n := self.store.expire(self._now, EXPIRED_IN_ONE_GO):
             total += n
             for name in list(self._models):
-                with self._trying(name):
-                    self._learn(name)
+                self._ask(name)
         return total
 
     def fates(self) -> dict[str, int]:
@@ -451,21 +451,33 @@ class BanditService:
         model = self._models.get(name)
         if model is None:
             model, self.recoveries[name] = recover(self.store, name, self.seed)
-            self._models[name] = model
+            if name in self.rollout.names:  # else it is a last visit's
+                self._models[name] = model
         if not model.lock.acquire(timeout=self.settings.deadline):
             raise TimeoutError(f"{name} is at another call that has not returned")
         try:
-            start = self.timer()
+            start, seq = self.timer(), model.seq
             if model.catch_up(self.store):
                 self._took("update", start)
+            # Another process may have deleted what this one had yet to learn.
+            if seq < self.store.deleted():
+                whole, self.recoveries[name] = recover(self.store, name, self.seed)
+                model.agent, model.seq = whole.agent, whole.seq
             yield model
         finally:
             model.lock.release()
 
-    def _learn(self, name: str) -> None:
-        """Have a version that serves learn what is new."""
-        with self._using(name):
-            pass
+    def _ask(
+        self, name: str, question: Callable[[Model], T] = lambda model: None
+    ) -> T | None:
+        """Have a version learn what is new, ask it, and note a failure, a deadline's too: then return None."""
+
+        def task() -> T:
+            with self._using(name) as model:
+                return question(model)
+
+        with self._trying(name):
+            return self._workers.call(task, self.settings.deadline)
 
     def _load(self) -> None:
         """Have the versions that serve in memory before a user comes, and no others."""
@@ -473,15 +485,13 @@ class BanditService:
         for retired in set(self._models) - set(names):
             self._models.pop(retired, None)
         for name in names:
-            with self._trying(name):
-                self._learn(name)
+            with self._trying(name), self._using(name):
+                pass
 
     def snapshot(self) -> None:
         """Write down what each version in memory has learnt."""
         for name in list(self._models):
-            found = None
-            with self._trying(name), self._using(name) as model:
-                found = model.seq, model.to_bytes()
+            found = self._ask(name, lambda model: (model.seq, model.to_bytes()))
             if found:  # else what went wrong in memory is never on the disk
                 self.store.save_snapshot(name, *found)
 
@@ -508,15 +518,15 @@ class BanditService:
     def retrain(self, held_out: float = 0.3, epochs: int = 10, seed: int = 0) -> str:
         """Train, validate and register a candidate on the log; return its name.
 
-        Training and validation share no event: the candidate learns the older part of the log, and the
-        newer part judges it. Whether it passed stands in ``store.version(name).validation``. A loss that is
-        not finite raises FloatingPointError.
+        Training and validation share no event: the candidate learns older visits, and newer ones judge it.
+        Visits count up to the first whose fate is open, since of those behind it only clicks may be known;
+        a posterior takes them in at the end. Whether it passed stands in ``store.version(name).validation``.
+        A loss that is not finite raises FloatingPointError.
 
         Parameters
         ----------
         held_out : float, default 0.3
-            Fraction of the events with a fate, the newest, that is kept for the validation; of these, it takes
-            those up to the first whose fate is open.
+            Fraction of these visits, the newest, that is kept for the validation.
         epochs : int, default 10
             Passes through the others, for agents that train a network. An agent without one learns them
             one by one.
@@ -526,15 +536,16 @@ class BanditService:
         held_out, epochs = as_level("held_out", held_out), as_size("epochs", epochs)
         agent = self._fresh(as_size("seed", seed, least=0))
         self.expire()
-        log, complete = self.store.log(), self.store.complete()
-        cut = len(log) - int(held_out * len(log))
-        candidate = train(agent, log.where(slice(None, cut)), epochs)
-        newer = log.where(slice(cut, None))
-        newer = newer.where(newer.event <= complete)
-        running = self.rollout.active
-        return register(
-            self.store, running, candidate, newer, self.settings, self._now()
-        )
+        complete = self.store.complete()  # first: visits may go on
+        log = self.store.log()
+        known = np.sort(log.event[log.event <= complete])
+        edge = known[: len(known) - int(held_out * len(known))].max(initial=0)
+        older = log.event <= edge
+        candidate = train(agent, log.where(older), epochs)
+        candidate.seq = int(log.seq[older.argmin()]) - 1  # from here on, the rest
+        newer = log.where(~older & (log.event <= complete))
+        args = self.store, self.rollout.active, candidate, newer, self.settings
+        return register(*args, self._now(), known=int(edge))
 
     def begin_rollout(self, name: str) -> None:
         """Give a validated candidate its first users.

@@ -74,11 +74,11 @@ class Model:
     def __init__(self, agent: Agent, seq: int) -> None:
         self.agent, self.seq, self.lock = agent, seq, threading.Lock()
 
-    def catch_up(self, store: Store) -> int:
-        """Learn what the log holds beyond `seq`; return the number of rewards."""
+    def catch_up(self, store: Store, known: int = 0) -> int:
+        """Learn what the log holds beyond `seq`, but for events up to a known one; count the rewards read."""
         learnt = 0
-        for seq, features, arm, reward in store.rewards_after(self.seq):
-            if features is not None:
+        for seq, event, features, arm, reward in store.rewards_after(self.seq):
+            if features is not None and event > known:
                 context = Context(NOBODY, features)
                 self.agent.update(context, self.agent.arms[arm], reward)
             self.seq = seq
@@ -126,7 +126,7 @@ def recover(
     the oldest snapshot is taken, not the newest: this replays all that is retained. Without any snapshot
     that can be used StoreCorruptError is raised.
     """
-    snapshots = store.snapshots(name)
+    deleted, snapshots = store.deleted(), store.snapshots(name)
     if from_first:
         snapshots = snapshots[::-1]
     numbers = np.random.SeedSequence([seed, store.last_event()])
@@ -137,7 +137,11 @@ def recover(
         except (ValueError, TypeError) as error:
             why = str(error)
             continue
-        return model, Recovery(name, seq, model.catch_up(store), damaged)
+        replayed = model.catch_up(store)
+        if store.deleted() > deleted:  # by another process: what was read may be gone
+            return recover(store, name, seed, from_first)
+        model.seq = max(model.seq, deleted)
+        return model, Recovery(name, seq, replayed, damaged)
     raise StoreCorruptError(
         f"database {store.path} holds no good snapshot of {name}: {why}"
     )

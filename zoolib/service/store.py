@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from os import PathLike
@@ -32,7 +33,7 @@ SNAPSHOTS_KEPT = 2
 
 
 class RewardRejectedError(ValueError):
-    """A reward that cannot be counted; it changed nothing but the counter of rejections."""
+    """A reward that cannot be counted; but for a counter, what else changes would at any other call."""
 
 
 class UnknownEventError(RewardRejectedError):
@@ -53,6 +54,12 @@ REJECTIONS = {
     (0, 0): (DuplicateRewardError, "duplicate reward", "have no reward yet"),
     (0, 1): (LateRewardError, "late reward", "be of an event that has not expired"),
 }
+Clock = Callable[[], float]  # read when nobody else can write: time never decreases
+DELETED = "deleted up to the reward"  # the name of a fact
+COMPLETE = (  # without the index SQLite walks through all that were ever served
+    "SELECT ifnull((SELECT min(id) - 1 FROM events INDEXED BY open_events WHERE open),"
+    " (SELECT seq FROM sqlite_sequence WHERE name = 'events'))"
+)
 FATES = ("open", "rewarded", "expired", "refused")
 # Hashes of a request's id, and of who asked with what; None without an id.
 Asked = tuple[bytes, bytes] | tuple[None, None]
@@ -107,9 +114,7 @@ class Version:
     name: str  # "v1", "v2", …
     parent: str | None  # the version that was active when it was trained
     state: str  # "candidate", "rolling", "active" or "retired"
-    share: (
-        int  # per cent of the users it serves or is meant to serve; 0 for a candidate
-    )
+    share: int  # per cent of the users, served or meant to be; 0 for a candidate
     since: int  # the last event before its state or share changed last
     created: float  # time of its training
     n_rows: int  # rewards in the log when it was registered
@@ -147,8 +152,8 @@ class Store(Database):
         if not isinstance(key, bytes) or not 16 <= len(key) <= 64:
             raise ValueError(f"key must be 16 to 64 bytes: got {type(key).__name__}")
         self._key = key
-        # Events that came too late, and None for each that never came: to be deleted and counted.
-        self._refused: list[int | None] = []
+        # Decisions that never reached the disk, to be counted, and those that are void, to be deleted, too.
+        self._lost, self._void, self._counting = 0, list[int](), threading.Lock()
         self._made_with = {
             "n_arms": _as_json("n_arms", self.arms.setting()),
             "n_features": str(n_features),
@@ -164,6 +169,21 @@ class Store(Database):
                 raise ValueError(
                     f"{name} must be what {self.path} was made with{shown}"
                 )
+
+    def close(self) -> None:
+        """Close the file, and first try to undo what is void: after a kill, or if this fails, it stays open."""
+        with self.alone():  # another thread may be at the file
+            with suppress(StoreError):
+                self._settle()
+            super().close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Do all of it, after what was refused is undone, or nothing: see `Database.transaction`."""
+        with self.alone():
+            self._settle()
+            with super().transaction() as db:
+                yield db
 
     def pseudonym(self, user_id: Hashable) -> bytes:
         """Return the keyed hash of a user's id, 16 bytes."""
@@ -207,7 +227,7 @@ class Store(Database):
         propensity: float,
         version: str,
         assigned: str,
-        time: float,
+        clock: Clock,
         attribution: float = np.inf,
         request: Asked = (None, None),
         in_time: Callable[[], bool] = lambda: True,
@@ -216,19 +236,18 @@ class Store(Database):
 
         The user is a pseudonym and the features have shape (K, d), or (1, d) of the visitor alone; they are
         None if they did not come. `version` drew the arm; `assigned` is the version of the user, another
-        one if a fallback stood in for it. A time before the last one is logged as the last one, and counted.
+        one if a fallback stood in for it. A time before the last one is logged as the last one, and counted:
+        after a clock that was ahead nothing expires until it is there again.
         An event that is not on disk, or not `in_time`, is refused: it is counted, and StoreError raised.
         """
         arm = int(as_ids("arm", arm, self.n_arms))
         propensity = as_rate("propensity", propensity)
-        with self.alone():  # nobody sees an event that is void
-            event = None
-            try:
-                self._settle()
+        try:
+            with self.alone():  # nobody sees an event that is void
                 with self.transaction() as db:
                     if request[0] and (known := self.decided(request)):
                         return known
-                    time = _not_before_the_last(db, time)
+                    time = _not_before_the_last(db, clock())
                     _expire(db, time, EXPIRED_AT_ONCE)
                     context = _insert_context(db, features)
                     row = (user, context, arm, propensity, version, assigned, time)
@@ -237,33 +256,34 @@ class Store(Database):
                         " request, asked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                         (*row, time + attribution, *request),
                     ).lastrowid
-                event = number  # which is on the disk from here on
-                if not in_time():
-                    raise StoreError(
-                        f"database {self.path} took too long: the decision is void"
-                    )
-            except StoreError:
-                self._refused.append(event)
-                if event:
-                    with suppress(StoreError):  # else before the next decision
-                        self._settle()
-                raise
-        return number, self.arms[arm], propensity, version
+                if in_time():
+                    return number, self.arms[arm], propensity, version
+                self._void.append(number)
+                with suppress(StoreError):  # else before the next transaction
+                    self._settle()
+        except StoreError:
+            with self._counting:
+                self._lost += 1
+            raise
+        raise StoreError(f"database {self.path} took too long: the decision is void")
 
     def _settle(self) -> None:
         """Delete and count the decisions that were refused."""
-        if self._refused:
-            with self.transaction() as db:
-                gone = [(event,) for event in self._refused if event]
-                db.executemany("DELETE FROM events WHERE id = ?", gone)
-                _count(db, "refused", len(self._refused))
-            self._refused.clear()
+        lost = self._lost
+        if (lost or self._void) and not self._db.in_transaction:
+            with super().transaction() as db:
+                void = [(event,) for event in self._void]
+                db.executemany("DELETE FROM events WHERE id = ?", void)
+                _count(db, "refused", lost + len(void))
+            self._void.clear()
+            with self._counting:
+                self._lost -= lost
 
-    def log_reward(self, event_id: int, reward: float, time: float) -> int:
+    def log_reward(self, event_id: int, reward: float, clock: Clock) -> int:
         """Log one reward in [0, 1]; return its sequence number, or count and raise why it is rejected."""
         row = (min(event_id, LARGEST_ID),)
         with self.transaction() as db:
-            time = _not_before_the_last(db, time)
+            time = _not_before_the_last(db, clock())
             _expire(db, time, EXPIRED_AT_ONCE)
             _expire(db, time, 1, *row)
             found = db.execute(
@@ -279,15 +299,15 @@ class Store(Database):
             _count(db, f"rejected: {name}")
         raise kind(f"event_id must {words}: got {event_id}")
 
-    def expire(self, time: float, most: int) -> int:
+    def expire(self, clock: Clock, most: int) -> int:
         """Give the oldest open events that are due a reward of zero; return how many did."""
         with self.alone():
             self._settle()
             due = "SELECT 1 FROM events WHERE open AND due <= ? LIMIT 1"
-            if not self._rows(due, time):
+            if not self._rows(due, clock()):
                 return 0
             with self.transaction() as db:
-                return _expire(db, _not_before_the_last(db, time), most)
+                return _expire(db, _not_before_the_last(db, clock()), most)
 
     def fates(self) -> dict[str, int]:
         """Count the events by their fates: see `BanditService.fates`."""
@@ -301,8 +321,7 @@ class Store(Database):
 
     def complete(self) -> int:
         """Return the last event up to which all have their fates."""
-        first = self._rows("SELECT min(id) FROM events WHERE open")[0][0]
-        return self.last_event() if first is None else first - 1
+        return self._rows(COMPLETE)[0][0] or 0
 
     def last_event(self) -> int:
         """Return the highest event id ever given, 0 if none was."""
@@ -318,8 +337,8 @@ class Store(Database):
 
     def rewards_after(
         self, seq: int
-    ) -> Iterator[tuple[int, NDArray[np.float32] | None, int, float]]:
-        """Yield sequence number, features (K, d) or (1, d), place of the arm and reward, in their order.
+    ) -> Iterator[tuple[int, int, NDArray[np.float32] | None, int, float]]:
+        """Yield `seq`, event, features (K, d) or (1, d), place of the arm and reward, in their order.
 
         Events whose features did not come in time have None.
         """
@@ -327,17 +346,16 @@ class Store(Database):
         while len(rows) == READ_AT_ONCE:
             # Not row by row: whoever reads may take his time, and others want to write.
             rows = self._rows(
-                "SELECT seq, features, arm, reward FROM rewards"
+                "SELECT seq, event, features, arm, reward FROM rewards"
                 " JOIN events ON events.id = event LEFT JOIN contexts ON contexts.id = context"
                 " WHERE seq > ? ORDER BY seq LIMIT ?",
-                seq,
-                READ_AT_ONCE,
+                *(seq, READ_AT_ONCE),
             )
-            for seq, blob, arm, reward in rows:
-                yield seq, blob and self._features(blob), arm, reward
+            for seq, event, blob, arm, reward in rows:
+                yield seq, event, blob and self._features(blob), arm, reward
 
     def log(self, after: int = 0) -> EventLog:
-        """Read the events with a fate after a sequence number, in the order of the rewards: all if omitted."""
+        """Read the events with a fate after a sequence number, in its order; meanwhile other threads wait."""
         return self._log("seq > ? ORDER BY seq", after)
 
     def visits(self, after: int = 0) -> EventLog:
@@ -349,15 +367,10 @@ class Store(Database):
 
     def _log(self, which: str, *values: int) -> EventLog:
         where = f"FROM rewards JOIN events ON events.id = event WHERE {which}"
+        events = f"SELECT seq, id, arm, reward, propensity, version, context {where}"
+        contexts = f"SELECT id, features FROM contexts WHERE id IN (SELECT context {where}) ORDER BY id"
         with self.alone():
-            rows = self._rows(
-                f"SELECT seq, id, arm, reward, propensity, version, context {where}",
-                *values,
-            )
-            known = self._rows(
-                f"SELECT id, features FROM contexts WHERE id IN (SELECT context {where}) ORDER BY id",
-                *values,
-            )
+            rows, known = self._rows(events, *values), self._rows(contexts, *values)
         columns = list(zip(*rows, strict=True)) or [()] * 7
         kinds = (np.int64, np.int64, np.int64, float, float, np.str_)
         fields = map(np.array, columns[:-1], kinds)
@@ -398,9 +411,7 @@ class Store(Database):
         rows = self._rows(
             "SELECT count(*), sum(reward) FROM events JOIN rewards ON event = id"
             " WHERE assigned = ? AND id > ? AND id <= ? GROUP BY user ORDER BY user",
-            assigned,
-            after,
-            self.complete(),
+            *(assigned, after, self.complete()),
         )
         return np.array(rows, float).reshape(-1, 2)
 
@@ -429,7 +440,10 @@ class Store(Database):
             gone = db.execute(
                 "DELETE FROM events WHERE time < :before OR user = :user", which
             ).rowcount
-            db.execute("DELETE FROM snapshots WHERE seq < ?", (last or 0,))
+            deleted = max(last or 0, self.deleted())
+            db.execute("DELETE FROM snapshots WHERE seq < ?", (deleted,))
+            remembered = DELETED, str(deleted)
+            db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", remembered)
             db.execute(
                 "DELETE FROM contexts WHERE NOT EXISTS"
                 " (SELECT 1 FROM events WHERE context = contexts.id)"
@@ -437,6 +451,10 @@ class Store(Database):
         # The write-ahead log holds them, too, until it is emptied.
         self._rows("PRAGMA wal_checkpoint(TRUNCATE)")
         return gone
+
+    def deleted(self) -> int:
+        """Return the highest sequence number of a reward ever deleted: what has not learnt it never can."""
+        return int(self.fact(DELETED) or 0)
 
     # ---- The registry
 
@@ -508,6 +526,8 @@ class Store(Database):
     def save_snapshot(self, name: str, seq: int, agent: bytes) -> None:
         """Keep what a version has learnt up to a reward; of older snapshots keep the first and the newest."""
         with self.transaction() as db:
+            if seq < self.deleted():  # it would lack what nobody can learn any more
+                return
             _insert_snapshot(db, name, seq, agent)
             db.execute(
                 "DELETE FROM snapshots WHERE version = ?1"

@@ -98,21 +98,18 @@ def register(
     newer: EventLog,
     settings: Settings,
     now: float,
+    known: int = 0,
 ) -> str:
     """Validate a candidate, teach it what it has not seen, and enter it in the registry.
 
     The candidate comes from `train`, `running` names the version that serves, and `newer` holds events that
-    the candidate was not trained on. Return its new name, whether it passed or not.
+    the candidate was not trained on: it has learnt the log up to its `seq`, and all events up to the one
+    `known`. Return its new name, whether it passed or not.
     """
     figures = validate(candidate.agent, newer, running, settings)
-    candidate.catch_up(store)
-    return store.register(
-        candidate.to_bytes(),
-        candidate.seq,
-        parent=running,
-        created=now,
-        validation=figures,
-    )
+    candidate.catch_up(store, known)
+    entry = {"parent": running, "created": now, "validation": figures}
+    return store.register(candidate.to_bytes(), candidate.seq, **entry)
 
 
 def _policy_and_rows(
