@@ -179,7 +179,7 @@ class Store(Database):
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Do all of it, after what was refused is undone, or nothing: see `Database.transaction`."""
+        """Do all of it, on disk when this returns, or nothing; first what was refused is undone."""
         with self.alone():
             self._settle()
             with super().transaction() as db:
