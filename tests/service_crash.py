@@ -104,6 +104,21 @@ def heard(pipe) -> Iterator[tuple]:
             yield pipe.recv()
 
 
+def listen(child, pipe, hear, count, end=None) -> None:
+    """Hear a child until it ends; with (n, seconds) it is killed so long after the count has reached n."""
+    for words in heard(pipe):
+        hear(*words)
+        if end and count() >= end[0]:
+            time.sleep(end[1])
+            os.kill(child.pid, signal.SIGKILL)
+            break
+    for words in heard(pipe):
+        hear(*words)
+    child.join()
+    pipe.close()
+    assert child.exitcode == (-signal.SIGKILL if end else 0)
+
+
 @one_thread()
 def serve(path, pending, life, n_left, say) -> None:
     """Serve visits; say what is decided before its reward is sent, and what is acknowledged."""
@@ -152,17 +167,8 @@ def run(path: Path, n_events: int, n_kills: int, seed: int) -> dict[int, int]:
         assert len(unanswered) <= 1
         pending = (unanswered[0], decided[unanswered[0]]) if unanswered else None
         child, pipe = start(serve, path, pending, life, n_events - len(acknowledged))
-        for words in heard(pipe):
-            hear(*words)
-            if life < n_kills and len(acknowledged) >= after[life]:
-                time.sleep(later[life])
-                os.kill(child.pid, signal.SIGKILL)
-                break
-        for words in heard(pipe):
-            hear(*words)
-        child.join()
-        pipe.close()
-        assert child.exitcode == (0 if life == n_kills else -signal.SIGKILL)
+        end = (after[life], later[life]) if life < n_kills else None
+        listen(child, pipe, hear, lambda: len(acknowledged), end)
     return acknowledged
 
 
@@ -272,15 +278,6 @@ def run_two(path: Path, n_requests: int, n_kills: int, seed: int) -> dict[str, d
     for life in range(n_kills + 1):
         n_left = n_requests - len(heard_of["decided"])
         child, pipe = start(serve_from_two, path, life, n_left)
-        for words in heard(pipe):
-            hear(*words)
-            if life < n_kills and len(heard_of["decided"]) >= after[life]:
-                time.sleep(later[life])
-                os.kill(child.pid, signal.SIGKILL)
-                break
-        for words in heard(pipe):
-            hear(*words)
-        child.join()
-        pipe.close()
-        assert child.exitcode == (0 if life == n_kills else -signal.SIGKILL)
+        end = (after[life], later[life]) if life < n_kills else None
+        listen(child, pipe, hear, lambda: len(heard_of["decided"]), end)
     return heard_of

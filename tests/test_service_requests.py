@@ -56,6 +56,19 @@ def visitor(user):
     return [1.0, len(str(user)) / 10]
 
 
+def twin_rolls(service):
+    """Begin the rollout of a version that has learnt what the first one began with; return its name."""
+    name = service.store.register(
+        service.store.snapshots("v1")[0][1],
+        0,
+        parent="v1",
+        created=0.0,
+        validation={"passed": True, "against": "v1"},
+    )
+    service.begin_rollout(name)
+    return name
+
+
 def own_models(arms, d, seed):
     return LinTSAgent(arms, d, alpha=0.3, seed=seed)
 
@@ -471,14 +484,7 @@ def test_a_guardrail_that_is_told_of_clicks_only_sees_the_click_rate(
     )
     with shop(path, clock=clock, settings=settings) as service:
         store, rng = service.store, np.random.default_rng(0)
-        name = store.register(
-            store.snapshots("v1")[0][1],
-            0,
-            parent="v1",
-            created=0.0,
-            validation={"passed": True, "against": "v1"},
-        )
-        service.begin_rollout(name)
+        name = twin_rolls(service)
         store.move((service.rollout.rolling, "rolling", 50, ""))
 
         def rate(decision):
@@ -907,15 +913,7 @@ def test_models_are_not_blamed_for_features_that_hang(path, clock, hang):
         return visitor(user)
 
     with shop(path, features, clock=clock, settings=SOON) as service:
-        store = service.store
-        name = store.register(
-            store.snapshots("v1")[0][1],
-            0,
-            parent="v1",
-            created=0.0,
-            validation={"passed": True, "against": "v1"},
-        )
-        service.begin_rollout(name)
+        name = twin_rolls(service)
         users = [str(n) for n in range(500) if service.version_of(str(n)) == name]
         events = [service.select(users[0]).event_id for _ in range(3)]
         for number in range(8):
