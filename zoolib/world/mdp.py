@@ -1,0 +1,169 @@
+r"""Finite decision processes and their exact values: what a simulation can only estimate.
+
+All arrays may have leading axes, such as one for the worlds: then everything is computed world by world.
+See Chapter 6, "The value of what comes next".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zoolib._support.checks import as_array, as_ids, as_probability, as_size, every_row
+
+# Of probabilities, and of what counts as an improvement: rounding lies far below.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class DecisionProcess:
+    r"""A Markov decision process with S states and K actions, whose sessions end.
+
+    Parameters
+    ----------
+    transition : array_like, shape (..., S, K, S)
+        :math:`P(s' \mid s, a)`; what a row lacks of 1 is the probability that the session ends.
+    reward : array_like, shape (..., S, K)
+        Expected reward of an action.
+    start : array_like, shape (..., S)
+        Probability that a session begins in a state.
+    """
+
+    transition: NDArray[np.float64]
+    reward: NDArray[np.float64]
+    start: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        transition = as_array("transition", self.transition, dtype=np.float64)
+        *lead, n_states, n_actions, _ = transition.shape
+        shapes = {
+            "transition": (*lead, n_states, n_actions, n_states),
+            "reward": (*lead, n_states, n_actions),
+            "start": (*lead, n_states),
+        }
+        for name, shape in shapes.items():
+            value = as_array(name, getattr(self, name), shape, np.float64)
+            object.__setattr__(self, name, value)
+        _check_shares("transition", self.transition, "add up to 1 or less", 0.0)
+        _check_shares("start", self.start, "add up to 1", 1.0)
+
+    @property
+    def n_states(self) -> int:
+        """Number S of states."""
+        return self.reward.shape[-2]
+
+    @property
+    def n_actions(self) -> int:
+        """Number K of actions."""
+        return self.reward.shape[-1]
+
+    def policy_q(
+        self, policy: ArrayLike, discount: float = 1.0, horizon: int | None = None
+    ) -> NDArray[np.float64]:
+        r"""Return :math:`Q^\pi(s, a)`: the reward of an action, and of the policy from then on.
+
+        Parameters
+        ----------
+        policy : array_like, shape (..., S) or (..., S, K)
+            An action for each state, or the probabilities of actions.
+        discount : float, default 1.0
+            What a reward one step later is worth, in [0, 1]; 1 only if every session ends.
+        horizon : int, optional
+            Number of steps after which counting stops; all are counted if omitted.
+
+        Returns
+        -------
+        ndarray, shape (..., S, K)
+        """
+        chosen = self._probabilities(policy)
+        if horizon is not None:
+            return self._steps(discount, horizon, lambda q: np.vecdot(chosen, q))
+        self._check_discount(discount)
+        # V = r + discount P V for the rewards and moves of this policy: a linear system.
+        moves = np.einsum("...sk,...skt->...st", chosen, self.transition)
+        earned = np.vecdot(chosen, self.reward)[..., None]
+        value = np.linalg.solve(np.eye(self.n_states) - discount * moves, earned)
+        return self._look_ahead(value[..., 0], discount)
+
+    def optimal_q(
+        self, discount: float = 1.0, horizon: int | None = None
+    ) -> NDArray[np.float64]:
+        r"""Return :math:`Q^*(s, a)`: the reward of an action, and of the best policy from then on.
+
+        By policy iteration (Howard 1960), which ends with the exact values; with a horizon, by counting back
+        from it. `discount`, `horizon` and the shape are those of `policy_q`.
+        """
+        if horizon is not None:
+            return self._steps(discount, horizon, lambda q: q.max(axis=-1))
+        policy = self.reward.argmax(axis=-1)
+        while True:
+            q = self.policy_q(policy, discount)
+            now = np.take_along_axis(q, policy[..., None], axis=-1)[..., 0]
+            better = q.max(axis=-1) > now + _ROUNDING
+            if not better.any():
+                return q
+            policy = np.where(better, q.argmax(axis=-1), policy)
+
+    def value(
+        self, policy: ArrayLike, discount: float = 1.0, horizon: int | None = None
+    ) -> NDArray[np.float64]:
+        """Return what a session earns under a policy, from its start; shape (...).
+
+        Parameters are those of `policy_q`.
+        """
+        q = self.policy_q(policy, discount, horizon)
+        return np.vecdot(self.start, np.vecdot(self._probabilities(policy), q))
+
+    def visits(self, policy: ArrayLike) -> NDArray[np.float64]:
+        """Return how often a session is expected to be in each state under a policy, shape (..., S)."""
+        self._check_discount(1.0)
+        chosen = self._probabilities(policy)
+        moves = np.einsum("...sk,...skt->...ts", chosen, self.transition)
+        begun = self.start[..., None]
+        return np.linalg.solve(np.eye(self.n_states) - moves, begun)[..., 0]
+
+    def _look_ahead(self, value: NDArray, discount: float) -> NDArray[np.float64]:
+        """Return rewards and the discounted value (..., S) of where they lead, shape (..., S, K)."""
+        return self.reward + discount * np.vecdot(
+            self.transition, value[..., None, None, :]
+        )
+
+    def _steps(self, discount: float, horizon: int, worth) -> NDArray[np.float64]:
+        """Count back from a horizon, where `worth` makes values of Q."""
+        discount = as_probability("discount", discount)
+        value = np.zeros(self.start.shape)
+        for _ in range(as_size("horizon", horizon)):
+            q = self._look_ahead(value, discount)
+            value = worth(q)
+        return q
+
+    def _probabilities(self, policy: ArrayLike) -> NDArray[np.float64]:
+        """Return probabilities of actions, checked, for either form of a policy."""
+        policy = np.asarray(policy)
+        if policy.dtype.kind in "iu":
+            policy = as_ids("policy", policy, self.n_actions, ("...", *self.start.shape[-1:]))
+            return np.eye(self.n_actions)[policy]
+        policy = as_array("policy", policy, self.reward.shape, np.float64)
+        _check_shares("policy", policy, "add up to 1 in each state", 1.0)
+        return policy
+
+    def _check_discount(self, discount: float) -> None:
+        """Refuse a discount outside [0, 1], and 1 if some policy can keep a session from ending."""
+        if as_probability("discount", discount) < 1:
+            return
+        lasts = np.ones(self.start.shape)
+        for _ in range(self.n_states):
+            lasts = np.vecdot(self.transition, lasts[..., None, None, :]).max(axis=-1)
+        if (lasts > 1 - _ROUNDING).any():
+            raise ValueError(
+                "discount must be below 1 where sessions may never end: got 1"
+            )
+
+
+def _check_shares(name: str, shares: NDArray, wanted: str, least: float) -> None:
+    """Refuse rows that are no probabilities, or that add up to less than `least` or to more than 1."""
+    total = shares.sum(axis=-1)
+    fine = (shares >= 0).all(axis=-1) & (total >= least - _ROUNDING)
+    every_row(name, total, fine & (total <= 1 + _ROUNDING), wanted)
