@@ -15,9 +15,12 @@ from .agents import (
     NeuralLinearAgent,
     NeuralUCBAgent,
     OracleAgent,
+    QLearningAgent,
     RandomAgent,
     RevealedContext,
+    SarsaAgent,
     StaticAgent,
+    fitted_q,
 )
 from .agents.policies import draw, greedy, with_floor
 from .book import plots
@@ -49,6 +52,7 @@ from .experiments.evaluation import (
 )
 from .experiments.history import History
 from .experiments.recordings import current_commit, recorded_experiment
+from .experiments.sessions import SessionHistory, VisitAgent, play_sessions
 from .experiments.sweeps import Sweep, sweep
 from .models.posterior import RidgePosterior
 from .models.recommender import (
@@ -91,12 +95,16 @@ __all__ = [
     "NeuralLinearAgent",
     "NeuralUCBAgent",
     "OracleAgent",
+    "QLearningAgent",
     "RandomAgent",
     "RevealedContext",
     "RidgePosterior",
+    "SarsaAgent",
+    "SessionHistory",
     "StaticAgent",
     "Sweep",
     "TrainingHistory",
+    "VisitAgent",
     "ZooplusSimulator",
     "agents",
     "best_product_value",
@@ -110,6 +118,7 @@ __all__ = [
     "draw",
     "entropy_floor",
     "experiments",
+    "fitted_q",
     "gauntlet",
     "greedy",
     "lead",
@@ -122,6 +131,7 @@ __all__ = [
     "oracle_value",
     "phases",
     "pick_device",
+    "play_sessions",
     "plots",
     "policy_value",
     "proportion_interval",

@@ -11,6 +11,7 @@ from . import (
     neural_linear,
     neural_ucb,
     policies,
+    tabular,
 )
 from .base import Agent, Context
 from .baselines import (
@@ -31,6 +32,7 @@ from .linear import (
 from .neural import NeuralAgent
 from .neural_linear import NeuralLinearAgent
 from .neural_ucb import NeuralUCBAgent
+from .tabular import QLearningAgent, SarsaAgent, fitted_q
 
 __all__ = [
     "Agent",
@@ -47,12 +49,15 @@ __all__ = [
     "NeuralLinearAgent",
     "NeuralUCBAgent",
     "OracleAgent",
+    "QLearningAgent",
     "RandomAgent",
     "RevealedContext",
+    "SarsaAgent",
     "StaticAgent",
     "base",
     "baselines",
     "ensembles",
+    "fitted_q",
     "guards",
     "hybrid",
     "linear",
@@ -60,4 +65,5 @@ __all__ = [
     "neural_linear",
     "neural_ucb",
     "policies",
+    "tabular",
 ]
