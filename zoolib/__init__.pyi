@@ -58,7 +58,10 @@ from .models.recommender import (
     static_recommenders,
     train_recommender,
 )
+from .world.environment import SessionEnv
 from .world.features import FeatureEngineer
+from .world.mdp import DecisionProcess
+from .world.sessions import SessionSimulator, best_on_last_category
 from .world.simulator import (
     SHOCK_1,
     SHOCK_2,
@@ -75,6 +78,7 @@ __all__ = [
     "Agent",
     "Churn",
     "Context",
+    "DecisionProcess",
     "EnsembleAgent",
     "EpsilonGreedyAgent",
     "Estimate",
@@ -95,10 +99,13 @@ __all__ = [
     "RevealedContext",
     "RidgePosterior",
     "StaticAgent",
+    "SessionEnv",
+    "SessionSimulator",
     "Sweep",
     "TrainingHistory",
     "ZooplusSimulator",
     "agents",
+    "best_on_last_category",
     "best_product_value",
     "book",
     "bootstrap_interval",
