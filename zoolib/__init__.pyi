@@ -48,7 +48,11 @@ from .experiments.evaluation import (
     share_of_oracle,
 )
 from .experiments.history import History
-from .experiments.recordings import current_commit, recorded_experiment
+from .experiments.recordings import (
+    RecordedRuns,
+    current_commit,
+    recorded_experiment,
+)
 from .experiments.sweeps import Sweep, sweep
 from .models.posterior import RidgePosterior
 from .models.recommender import (
@@ -96,11 +100,12 @@ __all__ = [
     "NeuralUCBAgent",
     "OracleAgent",
     "RandomAgent",
+    "RecordedRuns",
     "RevealedContext",
     "RidgePosterior",
-    "StaticAgent",
     "SessionEnv",
     "SessionSimulator",
+    "StaticAgent",
     "Sweep",
     "TrainingHistory",
     "ZooplusSimulator",
