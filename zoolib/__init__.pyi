@@ -51,7 +51,11 @@ from .experiments.evaluation import (
     share_of_oracle,
 )
 from .experiments.history import History
-from .experiments.recordings import current_commit, recorded_experiment
+from .experiments.recordings import (
+    RecordedRuns,
+    current_commit,
+    recorded_experiment,
+)
 from .experiments.sessions import SessionHistory, VisitAgent, play_sessions
 from .experiments.sweeps import Sweep, sweep
 from .models.posterior import RidgePosterior
@@ -62,7 +66,10 @@ from .models.recommender import (
     static_recommenders,
     train_recommender,
 )
+from .world.environment import SessionEnv
 from .world.features import FeatureEngineer
+from .world.mdp import DecisionProcess
+from .world.sessions import SessionSimulator, best_on_last_category
 from .world.simulator import (
     SHOCK_1,
     SHOCK_2,
@@ -79,6 +86,7 @@ __all__ = [
     "Agent",
     "Churn",
     "Context",
+    "DecisionProcess",
     "EnsembleAgent",
     "EpsilonGreedyAgent",
     "Estimate",
@@ -97,16 +105,20 @@ __all__ = [
     "OracleAgent",
     "QLearningAgent",
     "RandomAgent",
+    "RecordedRuns",
     "RevealedContext",
     "RidgePosterior",
     "SarsaAgent",
+    "SessionEnv",
     "SessionHistory",
+    "SessionSimulator",
     "StaticAgent",
     "Sweep",
     "TrainingHistory",
     "VisitAgent",
     "ZooplusSimulator",
     "agents",
+    "best_on_last_category",
     "best_product_value",
     "book",
     "bootstrap_interval",
