@@ -3,6 +3,7 @@
 from . import (
     base,
     baselines,
+    dqn,
     ensembles,
     guards,
     hybrid,
@@ -19,6 +20,7 @@ from .baselines import (
     RevealedContext,
     StaticAgent,
 )
+from .dqn import DQNAgent, Encoder, LastItems, OneHot, Plain
 from .ensembles import EnsembleAgent, MCDropoutAgent
 from .guards import GuardedAgent
 from .hybrid import HybridLinUCBAgent
@@ -35,10 +37,13 @@ from .neural_ucb import NeuralUCBAgent
 __all__ = [
     "Agent",
     "Context",
+    "DQNAgent",
+    "Encoder",
     "EnsembleAgent",
     "EpsilonGreedyAgent",
     "GuardedAgent",
     "HybridLinUCBAgent",
+    "LastItems",
     "LinTSAgent",
     "LinUCBAgent",
     "LinearAgent",
@@ -46,12 +51,15 @@ __all__ = [
     "NeuralAgent",
     "NeuralLinearAgent",
     "NeuralUCBAgent",
+    "OneHot",
     "OracleAgent",
+    "Plain",
     "RandomAgent",
     "RevealedContext",
     "StaticAgent",
     "base",
     "baselines",
+    "dqn",
     "ensembles",
     "guards",
     "hybrid",

@@ -57,13 +57,29 @@ def descend(optimiser: torch.optim.Optimizer, losses: Tensor) -> None:
         raise FloatingPointError(
             f"losses must be finite, or the learning rate is too high: got {losses.tolist()}"
         )
-    optimiser.zero_grad()
+    optimiser.zero_grad(set_to_none=False)  # gradients may lie in one vector, and stay
     losses.sum().backward()
     gradients = [p.grad for group in optimiser.param_groups for p in group["params"]]
     # A parameter that the losses do not depend on has no gradient. A maximum is NaN if an entry is.
     if not all(g.abs().max().isfinite() for g in gradients if g is not None):
         raise FloatingPointError("gradients must be finite: got NaN or infinity")
     optimiser.step()
+
+
+def as_vector(network: nn.Module) -> nn.Parameter:
+    """Lay the parameters of a network, and their gradients, out in one vector, and return it.
+
+    An optimiser of small networks spends its time on calls: it takes one step on the vector. Copies of the
+    network have parameters of their own.
+    """
+    parameters = list(network.parameters())
+    sizes = [p.numel() for p in parameters]
+    vector = nn.Parameter(torch.cat([p.data.reshape(-1) for p in parameters]))
+    vector.grad = torch.zeros_like(vector.data)
+    parts = zip(vector.data.split(sizes), vector.grad.split(sizes), strict=True)
+    for p, (weight, gradient) in zip(parameters, parts, strict=True):
+        p.data, p.grad = weight.view_as(p), gradient.view_as(p)
+    return vector
 
 
 class Embedding(nn.Module):
