@@ -35,20 +35,19 @@ from zoolib._support.checks import (
 )
 from zoolib._support.generators import Uniforms
 from zoolib._support.state import Stateful
-from zoolib.agents.neural import finite, of_arm, undone_on_failure
+from zoolib.agents.neural import finite, undone_on_failure
 from zoolib.models.networks import (
     MLP,
     Embedding,
     Generators,
     as_vector,
-    descend,
     seeded,
 )
 from zoolib.models.replay import Memory
 
 
 class Encoder(nn.Module):
-    """What makes features of observations.
+    """What makes features of observations: a parent for those that `DQNAgent` takes.
 
     Parameters
     ----------
@@ -67,11 +66,11 @@ class Encoder(nn.Module):
         self.sizes = None if sizes is None else np.array(sizes)
 
     def forward(self, observation: Tensor) -> Tensor:
-        """Map observations (..., n, n_observed) to features (..., n, n_features); here, to themselves."""
-        return observation
+        """Map observations (..., n, n_observed) to features (..., n, n_features)."""
+        return torch.from_numpy(self.evaluate(observation.numpy()))
 
     def evaluate(self, observation: NDArray) -> NDArray:
-        """Return what `forward` does, for arrays; an encoder may have a quicker way."""
+        """Return what `forward` does, for arrays: an encoder has either of the two, or both."""
         with torch.no_grad():
             return self(torch.from_numpy(observation)).numpy()
 
@@ -91,7 +90,12 @@ class Plain(Stateful):
 
     def __call__(self, generators: Generators) -> Encoder:
         """Return the encoder."""
-        return Encoder(self.n_observed, self.n_observed)
+        return _Plain(self.n_observed, self.n_observed)
+
+
+class _Plain(Encoder):
+    def evaluate(self, observation: NDArray) -> NDArray:
+        return observation
 
 
 @dataclass(eq=False, repr=False)
@@ -109,9 +113,6 @@ class OneHot(Stateful):
 
 
 class _OneHot(Encoder):
-    def forward(self, observation: Tensor) -> Tensor:
-        return torch.from_numpy(self.evaluate(observation.numpy()))
-
     def evaluate(self, observation: NDArray) -> NDArray:
         features = np.zeros((*observation.shape[:-1], self.n_features), np.float32)
         first = np.cumsum(self.sizes) - self.sizes
@@ -166,8 +167,12 @@ class _LastItems(Encoder):
         return np.concatenate([self.persona[observation[..., 0]], clicks], axis=-1)
 
 
-class _QNetwork(nn.Module):
-    """An encoder and what predicts K numbers from its features, their parameters in one vector."""
+class QNetwork(nn.Module):
+    """An encoder, and behind it what predicts K numbers: all parameters in one `vector`.
+
+    Its gradients are a matter of a few matrix products: PyTorch's trace of them, for networks so small, takes
+    several times as long. It is asked for those of an encoder that learns.
+    """
 
     def __init__(
         self,
@@ -178,15 +183,39 @@ class _QNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder = encoder(generators)
+        self._encoder_learns = any(True for _ in self.encoder.parameters())
         sizes = (self.encoder.n_features, *hidden, n_actions)
         self.head = MLP(sizes, generators)
         self.vector = as_vector(self)
 
     def forward(self, observation: Tensor) -> Tensor:
+        """Map observations (..., n, n_observed) to Q, (..., n, K)."""
         return self.head(self.encoder(observation))
 
     def evaluate(self, observation: NDArray) -> NDArray:
+        """Return what `forward` does, for arrays and without a trace for gradients."""
         return self.head.evaluate(self.encoder.evaluate(observation))
+
+    def regress(
+        self, observation: NDArray, action: NDArray, target: NDArray
+    ) -> NDArray:
+        """Fill the gradients of the mean squared error of a batch (..., n), and return its errors."""
+        self.vector.grad.zero_()
+        if self._encoder_learns:
+            traced = self.encoder(torch.from_numpy(observation))
+            features = traced.detach().numpy()
+        else:
+            features = self.encoder.evaluate(observation)
+        inputs: list[NDArray] = []
+        q = self.head.evaluate(features, inputs=inputs)
+        at = action[..., None]
+        error = np.take_along_axis(q, at, axis=-1) - target[..., None]
+        gradient = np.zeros_like(q)
+        np.put_along_axis(gradient, at, error * (2 / target.shape[-1]), axis=-1)
+        back = self.head.backpropagate(inputs, gradient)
+        if self._encoder_learns:
+            traced.backward(torch.from_numpy(back))
+        return error[..., 0]
 
 
 @dataclass(eq=False, repr=False)
@@ -307,7 +336,7 @@ class DQNAgent(Stateful):
         """Draw the initial weights, and make an empty memory."""
         self._uniforms = Uniforms(seeds, self.n_worlds)
         self.network, self.target = (
-            _QNetwork(
+            QNetwork(
                 self.encoder,
                 self.hidden,
                 self.n_actions,
@@ -321,8 +350,8 @@ class DQNAgent(Stateful):
         self._optimiser = torch.optim.Adam([vector], self.learning_rate, fused=True)
         self._optimiser.state[vector] = {  # as it would begin at its first step
             "step": torch.zeros(()),
-            "exp_avg": torch.zeros_like(vector.data),
-            "exp_avg_sq": torch.zeros_like(vector.data),
+            "exp_avg": torch.zeros_like(vector),
+            "exp_avg_sq": torch.zeros_like(vector),
         }
         shape = (self.network.encoder.n_observed,)
         kind = np.float32 if self.network.encoder.sizes is None else np.int64
@@ -368,8 +397,10 @@ class DQNAgent(Stateful):
             raise ValueError(
                 f"observation must be one for each world: got shape {np.shape(observation)}"
             )
-        any_action = (drawn[..., 1] * self.n_actions).astype(int)
-        chosen = np.where(drawn[..., 0] < self.epsilon, any_action, best)
+        explores = drawn[..., 0] < self.epsilon
+        if not explores.any():
+            return best
+        chosen = np.where(explores, (drawn[..., 1] * self.n_actions).astype(int), best)
         return chosen if chosen.ndim else int(chosen)
 
     def update(
@@ -419,7 +450,7 @@ class DQNAgent(Stateful):
                 self._train()
         self.n_updates += 1
         if self.target_every is not None and self.n_updates % self.target_every == 0:
-            self.target.vector.data.lerp_(self.network.vector.data, self.target_rate)
+            self.target.vector.lerp_(self.network.vector, self.target_rate)
 
     def _train(self) -> None:
         """Take `n_batches` optimiser steps."""
@@ -427,13 +458,13 @@ class DQNAgent(Stateful):
             memory, n = self.memory, self.batch_size
             places = memory.draw(n) if self.replay else memory.last(n)
             at = memory.at(places)
-            observation, action = (
-                torch.from_numpy(memory.columns[name][at])
-                for name in ("observation", "action")
+            seen, action = (
+                memory.columns[name][at] for name in ("observation", "action")
             )
-            target = torch.from_numpy(self.targets(places))
-            predicted = of_arm(self.network(observation), action[..., None])
-            descend(self._optimiser, (predicted - target).square().mean(dim=-1))
+            error = self.network.regress(seen, action, self.targets(places))
+            finite("losses", error)
+            finite("gradients", self.network.vector.grad.numpy())
+            self._optimiser.step()
 
     def targets(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return what the memory's rows at these places, (n,) or (W, n), are pulled towards."""
@@ -492,8 +523,8 @@ class DQNAgent(Stateful):
         vector = self.network.vector
         kept = self._optimiser.state[vector].items()
         return {name: moment.numpy() for name, moment in kept} | {
-            "weight": vector.data.numpy(),
-            "target": self.target.vector.data.numpy(),
+            "weight": vector.numpy(),
+            "target": self.target.vector.numpy(),
         }
 
     def __reduce__(self) -> tuple:

@@ -57,7 +57,7 @@ def descend(optimiser: torch.optim.Optimizer, losses: Tensor) -> None:
         raise FloatingPointError(
             f"losses must be finite, or the learning rate is too high: got {losses.tolist()}"
         )
-    optimiser.zero_grad(set_to_none=False)  # gradients may lie in one vector, and stay
+    optimiser.zero_grad()
     losses.sum().backward()
     gradients = [p.grad for group in optimiser.param_groups for p in group["params"]]
     # A parameter that the losses do not depend on has no gradient. A maximum is NaN if an entry is.
@@ -66,17 +66,17 @@ def descend(optimiser: torch.optim.Optimizer, losses: Tensor) -> None:
     optimiser.step()
 
 
-def as_vector(network: nn.Module) -> nn.Parameter:
+def as_vector(network: nn.Module) -> Tensor:
     """Lay the parameters of a network, and their gradients, out in one vector, and return it.
 
-    An optimiser of small networks spends its time on calls: it takes one step on the vector. Copies of the
-    network have parameters of their own.
+    To step along a vector takes one call, however many layers there are. A copy of the network has parameters
+    of its own again.
     """
     parameters = list(network.parameters())
     sizes = [p.numel() for p in parameters]
-    vector = nn.Parameter(torch.cat([p.data.reshape(-1) for p in parameters]))
-    vector.grad = torch.zeros_like(vector.data)
-    parts = zip(vector.data.split(sizes), vector.grad.split(sizes), strict=True)
+    vector = torch.cat([p.data.reshape(-1) for p in parameters])
+    vector.grad = torch.zeros_like(vector)
+    parts = zip(vector.split(sizes), vector.grad.split(sizes), strict=True)
     for p, (weight, gradient) in zip(parameters, parts, strict=True):
         p.data, p.grad = weight.view_as(p), gradient.view_as(p)
     return vector
@@ -155,6 +155,7 @@ class MLP(nn.Module):
         x: NDArray,
         masks: Sequence[NDArray] | None = None,
         at: tuple[NDArray, ...] = (),
+        inputs: list[NDArray] | None = None,
     ) -> NDArray:
         """Return what `forward` does, for arrays and without a trace for gradients.
 
@@ -169,6 +170,8 @@ class MLP(nn.Module):
         at : tuple of indices, default ()
             Which of the stacked networks to evaluate: an index into the leading axes of the weights, all
             if empty.
+        inputs : list, optional
+            To it the inputs of each layer are appended, for `backpropagate`.
 
         Returns
         -------
@@ -188,9 +191,36 @@ class MLP(nn.Module):
             for place, (weight, bias) in enumerate(layers):
                 if place > 0:
                     np.maximum(x, 0, out=x)
+                if inputs is not None:
+                    inputs.append(x)
                 x = x @ weight
                 x += bias
         return x
+
+    def backpropagate(self, inputs: Sequence[NDArray], gradient: NDArray) -> NDArray:
+        """Fill the gradients of the parameters, which exist, by matrix products: no trace is needed.
+
+        Parameters
+        ----------
+        inputs : sequence of ndarray
+            Of each layer, by `evaluate`.
+        gradient : ndarray, shape (..., n, out)
+            Of the loss, by the outputs.
+
+        Returns
+        -------
+        ndarray, shape (..., n, in)
+            The same by the inputs of the first layer.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):  # the result tells
+            for place in range(len(inputs) - 1, -1, -1):
+                weight, bias = self.layers[place]
+                np.matmul(inputs[place].mT, gradient, out=weight.grad.numpy())
+                np.sum(gradient, axis=-2, keepdims=True, out=bias.grad.numpy())
+                gradient = gradient @ weight.data.numpy().mT
+                if place > 0:
+                    gradient *= inputs[place] > 0
+        return gradient
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
