@@ -216,8 +216,9 @@ class SessionSimulator:
         )
         clicked &= ~begins
         self._intent, self._patience = intent, np.where(begins, 0, patience)
-        self._items = np.column_stack([product + 1, self._items[:, :-1]])
-        self._clicks = np.column_stack([clicked, self._clicks[:, :-1]])
+        if self.hidden:
+            self._items = np.column_stack([product + 1, self._items[:, :-1]])
+            self._clicks = np.column_stack([clicked, self._clicks[:, :-1]])
         if begins.any():
             self._begin(begins, luck)
         ended = ~begins & (self._patience == 0)
