@@ -3,6 +3,7 @@
 from . import (
     base,
     baselines,
+    dqn,
     ensembles,
     guards,
     hybrid,
@@ -20,6 +21,7 @@ from .baselines import (
     RevealedContext,
     StaticAgent,
 )
+from .dqn import DQNAgent, Encoder, LastItems, OneHot, Plain
 from .ensembles import EnsembleAgent, MCDropoutAgent
 from .guards import GuardedAgent
 from .hybrid import HybridLinUCBAgent
@@ -37,10 +39,13 @@ from .tabular import QLearningAgent, SarsaAgent, fitted_q
 __all__ = [
     "Agent",
     "Context",
+    "DQNAgent",
+    "Encoder",
     "EnsembleAgent",
     "EpsilonGreedyAgent",
     "GuardedAgent",
     "HybridLinUCBAgent",
+    "LastItems",
     "LinTSAgent",
     "LinUCBAgent",
     "LinearAgent",
@@ -48,7 +53,9 @@ __all__ = [
     "NeuralAgent",
     "NeuralLinearAgent",
     "NeuralUCBAgent",
+    "OneHot",
     "OracleAgent",
+    "Plain",
     "QLearningAgent",
     "RandomAgent",
     "RevealedContext",
@@ -56,6 +63,7 @@ __all__ = [
     "StaticAgent",
     "base",
     "baselines",
+    "dqn",
     "ensembles",
     "fitted_q",
     "guards",
