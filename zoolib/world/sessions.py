@@ -113,6 +113,7 @@ class SessionSimulator:
             n_products, k=-1, dtype=bool
         )
         self._glossy = place.sum(axis=-1) % 2 == 1
+        self._click = self._click_probabilities()
         self._drift = np.stack([self._draw_drift(one) for one in self._seeds])
         self._worlds, self._n_copies = np.arange(len(shops)), 1
         self.reseed(self._seeds)
@@ -288,8 +289,7 @@ class SessionSimulator:
         n_worlds, n_products = self._category.shape
         shape = (n_worlds, N_PERSONAS, N_INTENTS, PATIENCE)
         moves = np.zeros((*shape, n_products, *shape[1:]))
-        click = self._click_probabilities()  # (W, persona, intent, product)
-        intents = np.eye(N_INTENTS)
+        click, intents = self._click, np.eye(N_INTENTS)
         own = (1 - self.carry_over) * (
             STAY * intents + (1 - STAY) * self._drift[:, :, None]
         )
@@ -353,10 +353,8 @@ class SessionSimulator:
         luck: NDArray,
     ) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
         """Return clicks, next intents and patience for any number of visitors, with luck (n, 5)."""
-        category, glossy = self._category[world, product], self._glossy[world, product]
-        plain = self._table[persona, category]
-        plain = np.where(category == intent, plain, OFF_INTENT * plain)
-        clicked = luck[:, 0] < np.where(glossy, plain + GLOSS * (1 - plain), plain)
+        clicked = luck[:, 0] < self._click[world, persona, intent, product]
+        glossy, category = self._glossy[world, product], self._category[world, product]
         found = clicked & ~glossy
         drifts = _drawn(self._drift[world, persona], luck[:, 4])
         falls = luck[:, 2] < FADE
