@@ -20,7 +20,7 @@ def table(n_worlds, **settings):
     return QLearningAgent(80, 10, epsilon=0.3, n_worlds=n_worlds, **settings)
 
 
-def players(n_worlds, d=24):
+def players(n_worlds, d=25):
     return {
         "table": table(n_worlds),
         "sarsa": SarsaAgent(80, 10, epsilon=0.3, n_worlds=n_worlds),
@@ -39,7 +39,7 @@ def test_worlds_in_step_are_those_played_one_by_one(hidden):
     options = {"hidden": hidden, "checkpoints": [1, 10], "n_judged": 20}
 
     def some(n):
-        return {name: players(n, 104 if hidden else 24)[name] for name in names}
+        return {name: players(n, 114 if hidden else 25)[name] for name in names}
 
     many = play(some(3), [5, 6, 7], **options)
     for w, seed in enumerate([5, 6, 7]):
@@ -142,18 +142,18 @@ def test_values_of_fresh_sessions_agree_with_the_exact_ones():
 
 def test_resets_teach_a_bandit_nothing():
     for kind in (LinUCBAgent, LinTSAgent, EpsilonGreedyAgent):
-        agent = VisitAgent(kind(10, 24, n_worlds=2))
+        agent = VisitAgent(kind(10, 25, n_worlds=2))
         seen = np.array([[0, 1, 4], [3, 2, 0]])
         step = (seen, [3, 4], np.array([1, 1]), seen, np.array([False, False]))
         agent.update(*step, played=np.array([True, False]))
         posterior = agent.agent.posterior
-        assert posterior.A[0, 3].sum() == 24 + 4
-        np.testing.assert_array_equal(posterior.A[1], np.tile(np.eye(24), (10, 1, 1)))
+        assert posterior.A[0, 3].sum() == 25 + 4
+        np.testing.assert_array_equal(posterior.A[1], np.tile(np.eye(25), (10, 1, 1)))
         np.testing.assert_array_equal(posterior.b[1], 0)
 
 
 def test_a_bandit_is_greedy_by_its_predictions():
-    agent = VisitAgent(LinUCBAgent(10, 24, n_worlds=2))
+    agent = VisitAgent(LinUCBAgent(10, 25, n_worlds=2))
     rng = np.random.default_rng(0)
     shop = SessionSimulator(seed=[1, 2])
     for _ in range(100):
@@ -172,18 +172,18 @@ def test_a_bandit_is_greedy_by_its_predictions():
 
 def test_features_of_a_visit():
     seen = visit_features([[3, 2, 4], [0, 0, 1], [0, 0, 0]])
-    assert [row.nonzero()[0].tolist() for row in seen] == [[17, 23], [0, 20], [0]]
+    assert [row.nonzero()[0].tolist() for row in seen] == [[17, 24], [0, 21], [0, 20]]
     hidden = visit_features([2, 10, 1, 0, 0, 0, 1, 0, 0, 0, 0])
-    assert hidden.nonzero()[0].tolist() == [2, 4 + 19, 24 + 0]
-    assert hidden.shape == (104,)
+    assert hidden.nonzero()[0].tolist() == [2, 4 + 21, 26 + 2, 48, 70, 92]
+    assert hidden.shape == (114,)
 
 
 @pytest.mark.parametrize(
     "agent",
     [
-        LinUCBAgent(10, 24, discount=0.99),
-        LinUCBAgent(10, 24, window=9),
-        LinUCBAgent(10, 24, shared=True),
+        LinUCBAgent(10, 25, discount=0.99),
+        LinUCBAgent(10, 25, window=9),
+        LinUCBAgent(10, 25, shared=True),
     ],
 )
 def test_bandits_that_a_row_of_zeros_would_change_are_refused(agent):

@@ -95,7 +95,7 @@ def test_greedy_takes_many_observations_of_each_world():
 
 
 def test_an_agent_goes_on_from_its_state():
-    agent = play(SarsaAgent(3, 2, n_worlds=2, initial=2.0, seed=[1, 2]), steps(50, 2))
+    agent = play(SarsaAgent(3, 2, n_worlds=2, seed=[1, 2]), steps(50, 2))
     twin = SarsaAgent.from_state(agent.state())
     for one in (agent, twin):
         play(one, steps(20, 2, seed=1))

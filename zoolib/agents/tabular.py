@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from zoolib._support.checks import (
     Seed,
     as_array,
-    as_finite,
     as_flags,
     as_ids,
     as_positive,
@@ -52,14 +51,12 @@ class QLearningAgent(Stateful):
         What a reward one step later is worth, in [0, 1]; 0 looks at the next click alone.
     epsilon : float, default 1.0
         Probability of exploring at first, in [0, 1].
-    fade : float, optional
-        Visits of a state :math:`n_\varepsilon` after which it is explored half as much; never less if omitted.
+    fade : float, default 200.0
+        Visits of a state :math:`n_\varepsilon` after which it is explored half as much.
     step_size : float, default 1.0
         :math:`\eta` in (0, 1], the first step's size.
-    power : float, default 0.7
+    power : float, default 0.8
         w in [0, 1]; steps shrink by it, and stay as they are with 0.
-    initial : float, default 0.0
-        All Q at first. What is not known yet, and looks good, is tried.
     n_worlds : int, optional
         Number of worlds W played in step; without it, there is no worlds axis.
     seed : int, SeedSequence or Generator, or a sequence of them, default 0
@@ -82,10 +79,9 @@ class QLearningAgent(Stateful):
     _: KW_ONLY
     discount: float = 1.0
     epsilon: float = 1.0
-    fade: float | None = None
+    fade: float = 200.0
     step_size: float = 1.0
-    power: float = 0.7
-    initial: float = 0.0
+    power: float = 0.8
     n_worlds: int | None = None
     seed: Seed | Sequence[Seed] = 0
 
@@ -94,18 +90,15 @@ class QLearningAgent(Stateful):
         self.n_actions = as_size("n_actions", self.n_actions)
         self.discount = as_probability("discount", self.discount)
         self.epsilon = as_probability("epsilon", self.epsilon)
-        if self.fade is not None:
-            self.fade = as_positive("fade", self.fade)
+        self.fade = as_positive("fade", self.fade)
         self.step_size = as_rate("step_size", self.step_size)
         self.power = as_probability("power", self.power)
-        self.initial = as_finite("initial", self.initial)
         self._lead = (
             () if self.n_worlds is None else (as_size("n_worlds", self.n_worlds),)
         )
         # One state more: where the session is over, and nothing is to be had.
         shape = (*self._lead, self.n_states + 1, self.n_actions)
-        self._q, self._n = np.full(shape, self.initial), np.zeros(shape, np.int64)
-        self._q[..., -1, :] = 0
+        self._q, self._n = np.zeros(shape), np.zeros(shape, np.int64)
         self.reseed(self.seed)
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
@@ -189,8 +182,6 @@ class QLearningAgent(Stateful):
 
     def _explore(self, at: tuple) -> NDArray[np.float64]:
         """Return the probability of exploring in states."""
-        if self.fade is None:
-            return np.full(at[-1].shape, self.epsilon)
         return self.epsilon / (1 + self._n[at].sum(axis=-1) / self.fade)
 
     def _at(self, observation: ArrayLike, shape: tuple | None = None) -> tuple:

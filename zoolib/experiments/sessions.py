@@ -254,22 +254,18 @@ class VisitAgent:
 
 
 def visit_features(observation: ArrayLike, n_products: int = 10) -> NDArray[np.float64]:
-    """Return what a linear model is told of an observation, (..., 3) or (..., 11), as zeros and ones.
+    """Return what a linear model is told of an observation, (..., 3) or (..., 11), as ones among zeros.
 
-    Where the intent is seen, a one for persona and intent together and one for patience: d = 24. Where it is
-    hidden, one for the persona, and for each of the last items one for product and click together: with
-    ten products d = 104.
+    Where the intent is seen, persona and intent together, and patience: d = 25. Where it is hidden, the
+    persona, and each of the last items together with its click: with ten products d = 114.
     """
-    observation = np.asarray(observation)
-    if observation.shape[-1] == 3:
-        persona, intent, patience = np.moveaxis(observation, -1, 0)
-        places = [(persona * N_INTENTS + intent, N_PERSONAS * N_INTENTS)]
-        places += [(patience - 1, PATIENCE)]
+    first, *rest = np.moveaxis(np.asarray(observation), -1, 0)
+    if len(rest) == 2:
+        places = [first * N_INTENTS + rest[0], rest[1]]
+        sizes = [N_PERSONAS * N_INTENTS, PATIENCE + 1]
     else:
-        items = observation[..., 1 : LAST + 1]
-        shown = 2 * (items - 1) + observation[..., LAST + 1 :]
-        places = [(observation[..., 0], N_PERSONAS)]
-        places += [(one, 2 * n_products) for one in np.moveaxis(shown, -1, 0)]
-    # A place below 0 is nothing's.
-    ones = [place[..., None] == np.arange(n) for place, n in places]
-    return np.concatenate(ones, axis=-1).astype(np.float64)
+        shown = zip(rest[:LAST], rest[LAST:], strict=True)
+        places = [first, *(2 * item + click for item, click in shown)]
+        sizes = [N_PERSONAS, *[2 * (n_products + 1)] * LAST]
+    ones = [np.eye(n)[place] for place, n in zip(places, sizes, strict=True)]
+    return np.concatenate(ones, axis=-1)
