@@ -28,7 +28,7 @@ from zoolib._support.checks import (
 )
 from zoolib._support.generators import Uniforms
 from zoolib._support.state import Stateful
-from zoolib.agents.policies import as_policy, greedy, pick
+from zoolib.agents.policies import greedy, pick
 from zoolib.models.posterior import RidgePosterior
 
 
@@ -219,18 +219,18 @@ def fitted_q(
     next_features: ArrayLike,
     ended: ArrayLike,
     n_actions: int,
-    policy: ArrayLike | None = None,
     discount: float = 1.0,
     ridge: float = 1.0,
     n_iterations: int = 100,
 ) -> NDArray[np.float64]:
     r"""Fit Q to a batch of n steps again and again, each time to what the last fit says of where they led.
 
-    Fitted Q iteration (Ernst et al. 2005), by ridge regression with weights for each action:
+    Fitted Q iteration (Ernst et al. 2005), by ridge regression with weights for each action,
 
     .. math::  Q(s, a) = x(s)^\top \theta_a \approx r + \beta \max_{a'} x(s')^\top \theta_{a'} .
 
-    With a policy, its mean takes the place of the maximum: fitted Q evaluation (Le et al. 2019).
+    For the value of a given policy instead of the best, see `fitted_q_evaluation` in
+    `zoolib.experiments.offpolicy`.
 
     Parameters
     ----------
@@ -244,8 +244,6 @@ def fitted_q(
         Whether the session was then over.
     n_actions : int
         Number K of actions.
-    policy : array_like, shape (n, K), optional
-        Probabilities of actions after each step, under the policy to be evaluated; the best one if omitted.
     discount : float, default 1.0
         What a reward one step later is worth, in [0, 1].
     ridge : float, default 1.0
@@ -263,8 +261,6 @@ def fitted_q(
     reward = as_array("reward", reward, x.shape[:1], np.float64)
     action = as_ids("action", action, as_size("n_actions", n_actions), x.shape[:1])
     discount = as_probability("discount", discount)
-    if policy is not None:
-        policy = as_policy("policy", policy, (len(x), n_actions))
     ended = as_flags("ended", ended, reward.shape)
     posterior = RidgePosterior(x.shape[1], ridge, (n_actions,))
     posterior.update_many(x, reward, action)
@@ -273,9 +269,8 @@ def fitted_q(
     rows = [np.flatnonzero(action == a) for a in range(n_actions)]
     mine = [x[row] for row in rows]
     for _ in range(1, as_size("n_iterations", n_iterations)):
-        q = after @ theta.T
-        value = q.max(axis=-1) if policy is None else np.vecdot(policy, q)
-        target = reward + np.where(ended, 0.0, discount * value)
+        value = np.where(ended, 0.0, (after @ theta.T).max(axis=-1))
+        target = reward + discount * value
         b = [target[row] @ x_a for row, x_a in zip(rows, mine, strict=True)]
         theta = np.matvec(inverse, np.stack(b))
     return theta
