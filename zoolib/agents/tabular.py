@@ -51,7 +51,7 @@ class QLearningAgent(Stateful):
         What a reward one step later is worth, in [0, 1]; 0 looks at the next click alone.
     epsilon : float, default 1.0
         Probability of exploring at first, in [0, 1].
-    fade : float, default 200.0
+    fade : float, default 500.0
         Visits of a state :math:`n_\varepsilon` after which it is explored half as much.
     step_size : float, default 1.0
         :math:`\eta` in (0, 1], the first step's size.
@@ -79,7 +79,7 @@ class QLearningAgent(Stateful):
     _: KW_ONLY
     discount: float = 1.0
     epsilon: float = 1.0
-    fade: float = 200.0
+    fade: float = 500.0
     step_size: float = 1.0
     power: float = 0.8
     n_worlds: int | None = None
