@@ -20,7 +20,7 @@ EXPECTED = {
     "cold start": "static-recommender",
     "concept drift": "glossary",
     "contextual bandit": "linucb",
-    "counterfactual": "glossary",
+    "counterfactual": "production",
     "crash": "production",
     "CTR": "static-recommender",
     "delay": "late-clicks",
