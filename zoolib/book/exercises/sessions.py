@@ -99,7 +99,7 @@ def _sarsa(sarsa: Function, promised: ArrayLike) -> None:
     exploring = replace(truth, transition=moves, reward=click)
     best, other = (world.value(_best(truth)) for world in (truth, exploring))
     _expect(promised, within=1e-4, hints={
-        "SARSA's table promises what its targets mean. Enough sweeps?": [best, exploring.value(_best(exploring))],
+        "SARSA's promises what its targets mean. Enough sweeps?": [best, exploring.value(_best(exploring))],
         "SARSA's table knows that the shop explores.": [best, best],
         "SARSA explores around its own plan, not Q-learning's.": [best, other]})  # fmt: skip
 
