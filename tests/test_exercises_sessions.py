@@ -1,0 +1,274 @@
+"""The judges of Chapter 6: the book's solutions are right, and typical mistakes are named."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tests.exercises import CHAPTERS, RAISED, assert_says, raises, run, verdicts
+from zoolib import DecisionProcess, SessionSimulator
+
+CHAPTER = CHAPTERS["sessions"]
+SHOP = SessionSimulator(seed=range(20), carry_over=1.0)
+ONE = SessionSimulator(seed=0, carry_over=1.0)
+TRUTH, GLOSSY = SHOP.process(), SHOP.glossy[:, None, :]
+OPTIMUM = TRUTH.value(TRUTH.optimal_q().argmax(axis=-1))
+NAMES = CHAPTER.names(SEEDS=range(20), truth=TRUTH, exact=ONE.process())
+SOME = np.full((2, 20), 50.0)
+
+
+@cache
+def solved(label):
+    """What a solution leaves behind, and what `check` says of it."""
+    return run(CHAPTER.solutions[label], NAMES)
+
+
+RAISING = {
+    "ex-two-steps": ((3 / 4, 7 / 8), raises),
+    "ex-policy-value": (raises,),
+    "ex-lasts": (raises,),
+    "ex-sarsa": (raises, SOME),
+    "ex-largest": (raises, 230),
+    "ex-targets": (raises,),
+    "ex-n-steps": (raises,),
+    "ex-effective": (raises, np.ones((20, 8))),
+}
+NUMBERS = {"ex-wrong-companions", "ex-plain-shelf"}
+
+
+@pytest.mark.parametrize("label", RAISING)
+def test_what_raises_is_reported(label):
+    assert_says(label, *RAISING[label], RAISED)
+
+
+def test_every_exercise_of_the_chapter_is_tried_here():
+    assert set(CHAPTER.stubs) == set(RAISING) | NUMBERS
+
+
+@pytest.mark.parametrize("label", CHAPTER.stubs)
+def test_the_books_solution_is_right(label):
+    assert solved(label)[1] == f"{label}: right."
+
+
+VERDICTS = {}
+VALUES = (3 / 4, 7 / 8)
+VERDICTS["ex-two-steps"] = [
+    (VALUES, lambda gloss: gloss < 7 / 12, "right."),
+    (VALUES, lambda gloss: float(gloss < 7 / 12), "right."),
+    (VALUES, lambda gloss: gloss < 1 / 2, "With two products, yes"),
+    (VALUES, lambda gloss: gloss >= 7 / 12, "compare it with v_food"),
+    (VALUES, lambda gloss: "plain", "numbers are wanted"),
+    ((13 / 20, 5 / 8), raises, "no limit of two"),
+    ((2 / 5, 1 / 2), raises, "After a click she stays"),
+    ((7 / 8, 3 / 4), raises, "order is the other way round"),
+    ((3 / 4, 3 / 4), raises, "one more than the other"),
+]
+
+
+def value(transition, reward, policy):
+    """The value by repeated look-aheads."""
+    found, states = np.zeros(len(policy)), range(len(policy))
+    for _ in range(1_000):
+        found = (reward + transition @ found)[states, policy]
+    return found
+
+
+def transposed(transition, reward, policy):
+    states = range(len(policy))
+    moves = np.eye(len(policy)) - transition[states, policy].T
+    return np.linalg.solve(moves, reward[states, policy])
+
+
+def best_value(transition, reward, policy):
+    process = DecisionProcess(transition, reward, np.eye(len(policy))[0])
+    return process.optimal_q().max(axis=-1)
+
+
+VERDICTS["ex-policy-value"] = [
+    (value, "right."),
+    (transposed, "do not transpose"),
+    (lambda p, r, policy: r[range(len(policy)), policy], "next reward alone"),
+    (best_value, "rows of the policy's actions"),
+    (lambda p, r, policy: r, "shape (5,) is wanted"),
+]
+
+
+def lasting(merge):
+    """Count the steps, with another way to choose the action."""
+
+    def lasts(transition):
+        going_on, n = np.ones(len(transition)), 0
+        while going_on.max() >= 1 / 2:
+            going_on, n = merge(transition @ going_on), n + 1
+        return n
+
+    return lasts
+
+
+most = lasting(lambda q: q.max(axis=-1))
+VERDICTS["ex-lasts"] = [
+    (most, "right."),
+    (lambda p: most(p) - 1, "Counting begins at 1"),
+    (lasting(lambda q: q.mean(axis=-1)), "not chance"),
+    (lambda p: most(p) + 1, "largest sum of a row"),
+    (lambda p: [most(p)], "shape () is wanted"),
+]
+
+
+def sarsa(after, part=True):
+    """An update with another value of what comes after."""
+
+    def update(q, s, a, r, s_next, a_next, ended, step, beta):
+        delta = r + beta * after(q[s_next], a_next, ended) - q[s, a]
+        q[s, a] += (step if part else 1) * delta
+        return q
+
+    return update
+
+
+right = sarsa(lambda q, a, ended: 0 if ended else q[a])
+AROUND = 0.8 * np.eye(10)[TRUTH.optimal_q().argmax(axis=-1)] + 0.02
+PROMISED = np.array(solved("ex-sarsa")[0]["promised"])
+VERDICTS["ex-sarsa"] = [
+    (right, PROMISED, "right."),
+    (sarsa(lambda q, a, ended: 0 if ended else q.max()), SOME, "That is Q-learning"),
+    (sarsa(lambda q, a, ended: q[a]), SOME, "Nothing comes after"),
+    (sarsa(lambda q, a, ended: 0), SOME, "One entry moves"),
+    (sarsa(lambda q, a, e: 0 if e else q[a], part=False), SOME, "One entry moves"),
+    (lambda q, *step: q[0, 0], SOME, "(3, 4) is wanted"),
+    (right, [OPTIMUM, OPTIMUM], "knows that the shop explores"),
+    (right, [OPTIMUM, TRUTH.value(AROUND)], "its own plan"),
+    (right, [0 * OPTIMUM, PROMISED[1]], "Enough sweeps"),
+    (right, OPTIMUM, "(2, 20) is wanted"),
+]
+
+
+def excess(n_products, n_visitors):
+    """The excess by draws of other numbers than the book's."""
+    rng = np.random.default_rng(5)
+    clicks = rng.binomial(n_visitors, 0.5, size=(n_products, 30_000))
+    return clicks.max(axis=0).mean() / n_visitors - 1 / 2
+
+
+VERDICTS["ex-largest"] = [
+    (excess, 230, "right."),
+    (lambda k, n: excess(k, n) + 0.5, 230, "Take off the truth"),
+    (lambda k, n: excess(k, n) / n**0.5, 230, "root of n"),
+    (lambda k, n: 0, 230, "average many times"),
+    (excess, 57, "falls with the root of n"),
+    (excess, 920, "falls with the root of n"),
+]
+
+
+def targets(named_by, judged_by, masked=True):
+    """Double targets with roles to be chosen: 0 is the trained network, 1 the copy."""
+
+    def double(*given):
+        reward, ended, beta = given[2:]
+        named = given[named_by].argmax(axis=1)
+        worth = given[judged_by][range(len(named)), named]
+        return reward + beta * worth * ~(ended & masked)
+
+    return double
+
+
+VERDICTS["ex-targets"] = [
+    (targets(0, 1), "right."),
+    (targets(0, 1, masked=False), "Nothing comes after"),
+    (targets(1, 1), "names the product"),
+    (targets(0, 0), "says what the product is worth"),
+    (targets(1, 0), "row by row"),
+    (lambda online, target, r, ended, beta: r.mean(), "(40,) is wanted"),
+]
+
+
+def returns(rewards, n, beta):
+    """Sums of the next n rewards."""
+    parts = [rewards[t : t + n] for t in range(len(rewards))]
+    return np.array([part @ beta ** np.arange(len(part)) for part in parts])
+
+
+def n_steps(ahead=0, power=0):
+    """Targets, with another place or discount of the value."""
+
+    def targets(rewards, values, n, beta):
+        later = np.append(values[n + ahead :], np.zeros(len(values)))[: len(values)]
+        return returns(rewards, n, beta) + beta ** (n + power) * later
+
+    return targets
+
+
+def endless(rewards, values, n, beta):
+    """Take the last state for one that stays for ever, and earns nothing."""
+    targets = np.array(values)
+    for _ in range(n):
+        targets = rewards + beta * np.append(targets[1:], values[-1])
+    return targets
+
+
+def undiscounted(rewards, values, n, beta):
+    """Forget the discount of the value."""
+    return returns(rewards, n, beta) + np.append(values[n:], np.zeros(n))[: len(values)]
+
+
+VERDICTS["ex-n-steps"] = [
+    (n_steps(), "right."),
+    (endless, "Nothing comes after"),
+    (lambda r, v, n, beta: returns(r, n, beta), "value of where she is counts"),
+    (undiscounted, "discount it"),
+    (n_steps(ahead=1), "Up to n rewards"),
+    (n_steps(power=1), "Up to n rewards"),
+    (lambda r, v, n, beta: n_steps()(r, v, n, 1.0), "discount it"),
+    (lambda r, v, n, beta: n_steps()(r, v, n, beta)[:-n], "is wanted"),
+]
+
+NEVER = TRUTH.value(np.where(GLOSSY, 0, TRUTH.reward).argmax(axis=-1)) / OPTIMUM * 100
+BELIEVED = solved("ex-wrong-companions")[0]
+PERCENT = np.array(BELIEVED["percentages"])
+PROMISES = [
+    100 * process.value(process.optimal_q().argmax(axis=-1)) / OPTIMUM
+    for process in (BELIEVED["stay"], BELIEVED["bait"])
+]
+VERDICTS["ex-wrong-companions"] = [
+    (PERCENT, "right."),
+    (PROMISES, "This is promised"),
+    (PERCENT / 100, "Percentages are wanted"),
+    (PERCENT[::-1], "Only transitions change"),
+    (PERCENT[0], "(2, 20) is wanted"),
+]
+
+LEFT = solved("ex-effective")[0]["left"]
+LAW = 1_000 * 0.55 ** np.arange(1, 9)
+
+
+def horizon(square):
+    return int(np.log(100) / np.log(square)) + 1
+
+
+VERDICTS["ex-effective"] = [
+    (horizon, LEFT, "right."),
+    (lambda square: horizon(square) - 1, LEFT, "Ten or more"),
+    (lambda square: horizon(square**2), LEFT, "Return a whole number"),
+    (lambda square: int(np.log(1_000) / np.log(square)) + 1, LEFT, "fewer than one"),
+    (lambda square: np.log(100) / np.log(square), LEFT, "whole number"),
+    (horizon, LEFT / 1_000, "between 1 and 1,000"),
+    (horizon, LEFT[0], "(20, 8) is wanted"),
+    (horizon, LEFT / 2, "half of the log"),
+    (horizon, LEFT[:, [1, 2, 3, 4, 5, 6, 7, 7]], "half of the log"),
+    (horizon, np.maximum(1, LEFT - 7 * (np.arange(8) > 3)), "keeps its weight"),
+    (horizon, np.tile(LAW + 9 * (np.arange(8) == 7), (20, 1)), "its own sessions"),
+]
+
+SHELF = np.array(solved("ex-plain-shelf")[0]["percentages"])
+VERDICTS["ex-plain-shelf"] = [
+    (SHELF, "right."),
+    ([SHELF[0], NEVER], "best next click"),
+    (SHELF / 100, "Percentages are wanted"),
+    (SHELF[::-1], "at the same carry-over"),
+    (SHELF[0], "(2, 20) is wanted"),
+]
+
+
+@verdicts(VERDICTS)
+def test_verdicts(case):
+    assert_says(*case)

@@ -1,0 +1,190 @@
+"""Judges of the exercises of Chapter 6, "Sessions, and when a bandit is not enough"."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from itertools import count, product
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from zoolib.book.exercises import judging
+from zoolib.book.exercises.judging import Function, answer, exercise
+from zoolib.world.mdp import DecisionProcess
+from zoolib.world.sessions import SessionSimulator
+
+
+@cache
+def _shop(carry_over: float = 1.0) -> tuple[DecisionProcess, NDArray[np.bool_]]:
+    """Return the chapter's twenty worlds, and which products are glossy, (20, 1, 10)."""
+    shop = SessionSimulator(seed=range(20), carry_over=carry_over)
+    return shop.process(), shop.glossy[:, None, :]
+
+
+def _best(process: DecisionProcess) -> NDArray[np.int64]:
+    return process.optimal_q().argmax(axis=-1)
+
+
+def _expect(found: ArrayLike, hints: dict, within: ArrayLike = 1e-9) -> None:
+    """Expect the first numbers; the others are those of mistakes, and what is said of them."""
+    (hint, right), *mistakes = hints.items()
+    judging.expect_close(found, right, hint, within=within, mistakes=dict(mistakes))
+
+
+@exercise("ex-two-steps", "(v_food, v_toy), and a function that returns True for plain")
+def _two_steps(values: ArrayLike, plain_first: Function) -> None:
+    def first(gloss: float, n_products: int = 1_000) -> NDArray[np.float64]:
+        """Count back: values of (plain, glossy) first, by (food, toy)."""
+        click, value = np.array([2 / 5, 1 / 2]), np.zeros(2)
+        for _ in range(n_products):
+            first = np.stack([click * (1 + value[::-1]), click + gloss * (1 - click)])
+            value = first.max(axis=0)
+        return first
+
+    _expect(values, {
+        "Each value is a click probability times one more than the other.": first(1 / 4).max(axis=0),
+        "There is no limit of two products now.": [13 / 20, 5 / 8],
+        "After a click she stays, and wants what goes with it.": [2 / 5, 1 / 2]})  # fmt: skip
+    tried = (0, 0.1, 0.25, 0.45, 0.55, 0.58, 0.59, 0.7, 1)
+    right, two = (1 - np.argmax([first(g, n)[:, 0] for g in tried], axis=1) for n in (1_000, 2))  # fmt: skip
+    _expect([answer(plain_first, gloss) for gloss in tried], {
+        "After the click on glossy food she leaves: compare it with v_food.": right,
+        "With two products, yes. But she may stay longer.": two})  # fmt: skip
+
+
+@exercise("ex-policy-value", "a function of the three arrays that returns V, (S,)")
+def _policy_value(policy_value: Function) -> None:
+    """Add up the rewards of many steps."""
+    rng, states, policy = np.random.default_rng(0), np.arange(5), [0, 1, 1, 0, 1]
+    moves, reward = rng.dirichlet(np.ones(6), (5, 2))[..., :5], rng.random((5, 2))
+    now, to = reward[states, policy], moves[states, policy]
+    right, back = (sum(np.linalg.matrix_power(p, t) @ now for t in range(500)) for p in (to, to.T))  # fmt: skip
+    _expect(answer(policy_value, moves, reward, np.array(policy)), within=1e-6, hints={
+        "Take the rows of the policy's actions out of both arrays, and solve (I - P) V = p.": right,
+        "That is the next reward alone.": now,
+        "Rows say where a state leads: do not transpose.": back})  # fmt: skip
+
+
+@exercise("ex-lasts", "a function of transition (S, K, S) that returns n")
+def _lasts(lasts: Function) -> None:
+    """Try all policies, which may choose differently at each step."""
+    for moves in np.random.default_rng(1).dirichlet(np.ones(3), (5, 2, 2))[..., :2] ** 0.5 / 1.5:  # fmt: skip
+        last, chance, n = np.ones((1, 2)), np.ones(2), []
+        while last.max() >= 1 / 2:
+            last = np.concatenate([last @ moves[[0, 1], r].T for r in product((0, 1), (0, 1))])  # fmt: skip
+            chance = moves.mean(axis=1) @ chance
+            n.append(chance.max() >= 1 / 2)
+        _expect(answer(lasts, moves), {
+            "Take the largest sum of a row, then weigh by how long the next states last.": len(n),
+            "Counting begins at 1: κ₁ is the first of the chapter's list.": len(n) - 1,
+            "The policy that lasts longest counts, not chance.": sum(n) + 1})  # fmt: skip
+
+
+@exercise("ex-sarsa", "a function that returns the new table, and what both promise")
+def _sarsa(sarsa: Function, promised: ArrayLike) -> None:
+    """Make exploring a part of the world: in that world SARSA's policy is the best one."""
+    q, at = np.random.default_rng(0).random((3, 4)), np.eye(3, 4) * [0, 1, 0, 0]
+    for ended in (False, True):
+        after = {
+            "One entry moves, by η times δ. Return the whole table.": q[2, 0] * (not ended),
+            "That is Q-learning: take the product that is shown next.": q[2].max(),
+            "Nothing comes after the end.": q[2, 0]}  # fmt: skip
+        tables = {hint: q + 0.3 * at * (1 + 0.9 * v - q) for hint, v in after.items()}
+        _expect(answer(sarsa, q, 1, 1, 1, 2, 0, ended, 0.3, 0.9), tables)
+    truth, _ = _shop()
+    moves = 0.8 * truth.transition + 0.2 * truth.transition.mean(axis=-2, keepdims=True)
+    click = 0.8 * truth.reward + 0.2 * truth.reward.mean(axis=-1, keepdims=True)
+    exploring = replace(truth, transition=moves, reward=click)
+    best, other = (world.value(_best(truth)) for world in (truth, exploring))
+    _expect(promised, within=1e-4, hints={
+        "SARSA's promises what its targets mean. Enough sweeps?": [best, exploring.value(_best(exploring))],
+        "SARSA's table knows that the shop explores.": [best, best],
+        "SARSA explores around its own plan, not Q-learning's.": [best, other]})  # fmt: skip
+
+
+@exercise("ex-largest", "a function that returns the excess, and a number of visitors")
+def _largest(excess: Function, enough: int) -> None:
+    for n_products, n in ((10, 20), (10, 80), (50, 20), (2, 320)):
+        right = 1 / 2 - np.mean(stats.binom.cdf(range(n), n, 1 / 2) ** n_products)
+        _expect(answer(excess, n_products, n), within=0.06 * right, hints={
+            "Draw each product's clicks, take the largest share, and average many times.": right,
+            "Take off the truth, one half.": 1 / 2 + right,
+            "The standard deviation falls with the root of n.": right / np.sqrt(n)})  # fmt: skip
+    judging.numbers(enough, (), "It falls with the root of n.", low=210, high=260)
+
+
+@exercise("ex-targets", "a function that returns the targets, (B,)")
+def _targets(targets: Function) -> None:
+    online, target = np.random.default_rng(0).random((2, 40, 6))
+    reward, ended, rows = online[:, 0], online[:, 1] < 1 / 3, np.arange(40)
+    named = target[rows, online.argmax(axis=1)]
+    after = {
+        "Look at the formula with the double estimator, row by row.": ~ended * named,
+        "Nothing comes after the end.": named,
+        "The trained network names the product, not the copy.": ~ended * target.max(axis=1),
+        "The copy says what the product is worth.": ~ended * online.max(axis=1)}  # fmt: skip
+    found = answer(targets, online, target, reward, ended, 0.9)
+    _expect(found, {hint: reward + 0.9 * value for hint, value in after.items()})
+
+
+@exercise("ex-n-steps", "a function that returns the targets of a session, (T,)")
+def _n_steps(n_step_targets: Function) -> None:
+    for length, n in ((6, 1), (6, 3), (2, 5)):
+        reward, value = np.random.default_rng(length).random((2, length))
+        right, alone, endless = value, 0 * value, value
+        for _ in range(n):
+            right, alone = (reward + 0.9 * np.append(v[1:], 0) for v in (right, alone))
+            endless = reward + 0.9 * np.append(endless[1:], value[-1])
+        _expect(answer(n_step_targets, reward, value, n, 0.9), {
+            "Up to n rewards, each discounted once more, then the value n steps ahead.": right,
+            "Nothing comes after the session's end.": endless,
+            "After n steps the value of where she is counts.": alone,
+            "The value lies n steps ahead: discount it.": alone + (right - alone) / 0.9**n})  # fmt: skip
+
+
+@exercise("ex-wrong-companions", "percentages (2, 20), first those without intents")
+def _wrong_companions(percentages: ArrayLike) -> None:
+    """Move the probabilities of the true world to where the simulators believe them."""
+    truth, glossy = _shop()
+    by_intent = truth.transition.reshape(20, 4, 5, 4, 10, 4, 5, 4)
+    stay = by_intent.sum(axis=-2, keepdims=True) * np.eye(5).reshape(5, 1, 1, 1, 5, 1)
+    click = np.where(glossy, truth.reward, 0)[..., None]
+    keep = click * np.eye(80)[:, None] + (1 - click) * truth.transition
+    worlds = [replace(truth, transition=p.reshape(keep.shape)) for p in (stay, keep)]
+    best = truth.value(_best(truth)) / 100
+    _expect(percentages, within=1e-4, hints={
+        "Only transitions change: who is pleased stays.": [truth.value(_best(w)) / best for w in worlds],
+        "This is promised: serve the plans.": [w.value(_best(w)) / best for w in worlds]})  # fmt: skip
+
+
+@exercise("ex-effective", "a function that returns a number, and sizes (20, 8)")
+def _effective(horizon: Function, left: ArrayLike) -> None:
+    for squared in (1 / 0.55, 1.2, 4.0):
+        right, none = (next(h for h in count() if 1_000 / squared**h < few) for few in (10, 1))  # fmt: skip
+        _expect(answer(horizon, squared), {
+            "Of n sessions n divided by a power of the mean square is left. Return a whole number.": right,
+            "Ten or more are left then.": right - 1,
+            "Fewer than ten are wanted, not fewer than one.": none})  # fmt: skip
+    left = judging.numbers(left, (20, 8), "Sizes lie between 1 and 1,000.", low=1, high=1_000)  # fmt: skip
+    law = 1_000 * 0.55 ** np.arange(1, 5)
+    hint = "Four steps keep the law, since nobody leaves earlier. Is half of the log the plan's?"
+    _expect(left[:, :4].mean(axis=0), {hint: law}, within=5 * np.sqrt(law / 20))
+    judging.expect(left[:, 7].mean() > 12, "A session that is over keeps its weight.")
+    judging.expect(np.ptp(left, axis=0).all(), "Each world has its own sessions.")
+
+
+@exercise("ex-plain-shelf", "percentages (2, 20), first those at carry-over 0")
+def _plain_shelf(percentages: ArrayLike) -> None:
+    hints = {
+        "Divide by the optimum with all ten products, at the same carry-over.": [],
+        "That is the best next click: let the shop plan.": []}  # fmt: skip
+    for whole, glossy in map(_shop, (0.0, 1.0)):
+        shelf = np.argsort(glossy, axis=-1)[..., :5]
+        moves = np.take_along_axis(whole.transition, shelf[..., None], axis=-2)
+        click = np.take_along_axis(whole.reward, shelf, axis=-1)
+        plain = replace(whole, transition=moves, reward=click)
+        for values, policy in zip(hints.values(), (_best(plain), click.argmax(-1)), strict=True):  # fmt: skip
+            values.append(100 * plain.value(policy) / whole.value(_best(whole)))
+    _expect(percentages, hints, within=1e-6)
