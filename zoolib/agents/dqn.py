@@ -40,6 +40,7 @@ from zoolib.models.networks import (
     MLP,
     Embedding,
     Generators,
+    VectorAdam,
     as_vector,
     seeded,
 )
@@ -187,6 +188,7 @@ class QNetwork(nn.Module):
         sizes = (self.encoder.n_features, *hidden, n_actions)
         self.head = MLP(sizes, generators)
         self.vector = as_vector(self)
+        self.head.keep_arrays()
 
     def forward(self, observation: Tensor) -> Tensor:
         """Map observations (..., n, n_observed) to Q, (..., n, K)."""
@@ -208,14 +210,15 @@ class QNetwork(nn.Module):
             features = self.encoder.evaluate(observation)
         inputs: list[NDArray] = []
         q = self.head.evaluate(features, inputs=inputs)
-        at = action[..., None]
-        error = np.take_along_axis(q, at, axis=-1) - target[..., None]
+        error = of_action(q, action) - target
         gradient = np.zeros_like(q)
-        np.put_along_axis(gradient, at, error * (2 / target.shape[-1]), axis=-1)
+        places = np.arange(action.size), action.reshape(-1)
+        gradient.reshape(-1, q.shape[-1])[places] = error.reshape(-1)
+        gradient *= 2 / action.shape[-1]
         back = self.head.backpropagate(inputs, gradient)
         if self._encoder_learns:
             traced.backward(torch.from_numpy(back))
-        return error[..., 0]
+        return error
 
 
 @dataclass(eq=False, repr=False)
@@ -305,7 +308,7 @@ class DQNAgent(Stateful):
     seed: Seed | Sequence[Seed] = 0
 
     n_updates = 0
-    _learns = ("_uniforms", "_weights", "memory", "n_updates")
+    _learns = ("_uniforms", "_weights", "_optimiser", "memory", "n_updates")
 
     def __post_init__(self) -> None:
         if self.n_worlds is not None:
@@ -346,13 +349,7 @@ class DQNAgent(Stateful):
         )
         if self.target_every is None:
             self.target = self.network
-        vector = self.network.vector
-        self._optimiser = torch.optim.Adam([vector], self.learning_rate, fused=True)
-        self._optimiser.state[vector] = {  # as it would begin at its first step
-            "step": torch.zeros(()),
-            "exp_avg": torch.zeros_like(vector),
-            "exp_avg_sq": torch.zeros_like(vector),
-        }
+        self._optimiser = VectorAdam(self.network.vector, self.learning_rate)
         shape = (self.network.encoder.n_observed,)
         kind = np.float32 if self.network.encoder.sizes is None else np.int64
         columns = {
@@ -470,25 +467,20 @@ class DQNAgent(Stateful):
         """Return what the memory's rows at these places, (n,) or (W, n), are pulled towards."""
         memory, discount = self.memory, np.float32(self.discount)
         _, _, earned, after, ended, cut = memory.rows(places)
-        factor = np.where(ended, np.float32(0), discount)
-        goes_on, newer = ~(ended | cut), memory.newer(places)
+        factor = discount * ~ended
         for ahead in range(1, self.n_step):
-            goes_on &= newer >= ahead
-            _, _, reward, then, ended, cut = memory.rows(
-                (places + ahead) % memory.capacity
-            )
-            earned += np.where(goes_on, factor * reward, np.float32(0))
-            after = np.where(goes_on[..., None], then, after)
-            factor = np.where(
-                goes_on, factor * np.where(ended, np.float32(0), discount), factor
-            )
-            goes_on &= ~(ended | cut)
+            goes_on = ~(ended | cut) & (memory.newer(places) >= ahead)
+            later = (places + ahead) % memory.capacity
+            _, _, reward, then, ended_then, cut_then = memory.rows(later)
+            earned += goes_on * factor * reward
+            after[goes_on] = then[goes_on]
+            factor[goes_on] *= discount * ~ended_then[goes_on]
+            ended, cut = ended | ended_then, cut | cut_then | ~goes_on
         if discount == 0:
             return earned
         q = self.target.evaluate(after)
         named = self.network.evaluate(after) if self.double else q
-        best = named.argmax(axis=-1)[..., None]
-        return earned + factor * np.take_along_axis(q, best, axis=-1)[..., 0]
+        return earned + factor * of_action(q, named.argmax(axis=-1))
 
     def _observed(self, name: str, value: ArrayLike, lead: tuple) -> NDArray:
         """Return observations, checked and of the memory's type."""
@@ -509,24 +501,28 @@ class DQNAgent(Stateful):
 
     def _snapshot(self) -> Callable[[], None]:
         """Return what puts the weights, and what the optimiser keeps of them, back as they are now."""
-        before = {name: array.copy() for name, array in self._weights.items()}
+        adam = self._optimiser
+        arrays = (*self._weights, adam.mean, adam.square)
+        before, n_steps = [array.copy() for array in arrays], adam.n_steps
 
         def put_back() -> None:
-            for name, array in self._weights.items():
-                array[...] = before[name]
+            for array, old in zip(arrays, before, strict=True):
+                array[...] = old
+            adam.n_steps = n_steps
 
         return put_back
 
     @property
-    def _weights(self) -> dict[str, NDArray]:
-        """All parameters, those of the targets and what the optimiser keeps; they share their memory."""
-        vector = self.network.vector
-        kept = self._optimiser.state[vector].items()
-        return {name: moment.numpy() for name, moment in kept} | {
-            "weight": vector.numpy(),
-            "target": self.target.vector.numpy(),
-        }
+    def _weights(self) -> list[NDArray]:
+        """All parameters, and those that make the targets, which share their memory."""
+        return [self.network.vector.numpy(), self.target.vector.numpy()]
 
     def __reduce__(self) -> tuple:
         """Copy and pickle by way of the state: parameters lie in one vector, which copies would not share."""
         return type(self).from_state, (self.state(),)
+
+
+def of_action(q: NDArray, action: NDArray[np.int64]) -> NDArray:
+    """Take from numbers (..., n, K) that of one action a row (..., n)."""
+    rows = q.reshape(-1, q.shape[-1])
+    return rows[np.arange(len(rows)), action.reshape(-1)].reshape(action.shape)
