@@ -17,6 +17,7 @@ EXTRAS = {
     "seaborn": ("seaborn", "plots"),
     "joblib": ("joblib", "sweeps"),
     "cloudpickle": ("cloudpickle", "sweeps"),
+    "gymnasium": ("Gymnasium", "sessions"),
     "IPython": ("IPython", "book"),
 }
 

@@ -21,6 +21,8 @@ STREAMS = {
     "restock": 5,
     "tastes": 6,
     "guard": 7,
+    "intents": 8,
+    "sessions": 9,
 }
 
 

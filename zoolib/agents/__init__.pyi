@@ -12,6 +12,7 @@ from . import (
     neural_linear,
     neural_ucb,
     policies,
+    tabular,
 )
 from .base import Agent, Context
 from .baselines import (
@@ -33,6 +34,7 @@ from .linear import (
 from .neural import NeuralAgent
 from .neural_linear import NeuralLinearAgent
 from .neural_ucb import NeuralUCBAgent
+from .tabular import QLearningAgent, SarsaAgent, fitted_q
 
 __all__ = [
     "Agent",
@@ -54,13 +56,16 @@ __all__ = [
     "OneHot",
     "OracleAgent",
     "Plain",
+    "QLearningAgent",
     "RandomAgent",
     "RevealedContext",
+    "SarsaAgent",
     "StaticAgent",
     "base",
     "baselines",
     "dqn",
     "ensembles",
+    "fitted_q",
     "guards",
     "hybrid",
     "linear",
@@ -68,4 +73,5 @@ __all__ = [
     "neural_linear",
     "neural_ucb",
     "policies",
+    "tabular",
 ]

@@ -77,7 +77,7 @@ class DecisionProcess:
         -------
         ndarray, shape (..., S, K)
         """
-        chosen = self._probabilities(policy)
+        chosen = self.probabilities(policy)
         if horizon is not None:
             return self._steps(discount, horizon, lambda q: np.vecdot(chosen, q))
         self._check_discount(discount)
@@ -114,12 +114,12 @@ class DecisionProcess:
         Parameters are those of `policy_q`.
         """
         q = self.policy_q(policy, discount, horizon)
-        return np.vecdot(self.start, np.vecdot(self._probabilities(policy), q))
+        return np.vecdot(self.start, np.vecdot(self.probabilities(policy), q))
 
     def visits(self, policy: ArrayLike) -> NDArray[np.float64]:
         """Return how often a session is expected to be in each state under a policy, shape (..., S)."""
         self._check_discount(1.0)
-        chosen = self._probabilities(policy)
+        chosen = self.probabilities(policy)
         moves = np.einsum("...sk,...skt->...ts", chosen, self.transition)
         begun = self.start[..., None]
         return np.linalg.solve(np.eye(self.n_states) - moves, begun)[..., 0]
@@ -139,11 +139,13 @@ class DecisionProcess:
             value = worth(q)
         return q
 
-    def _probabilities(self, policy: ArrayLike) -> NDArray[np.float64]:
-        """Return probabilities of actions, checked, for either form of a policy."""
+    def probabilities(self, policy: ArrayLike) -> NDArray[np.float64]:
+        """Return a policy, in either form, as checked probabilities of actions, shape (..., S, K)."""
         policy = np.asarray(policy)
         if policy.dtype.kind in "iu":
-            policy = as_ids("policy", policy, self.n_actions, ("...", *self.start.shape[-1:]))
+            policy = as_ids(
+                "policy", policy, self.n_actions, (..., *self.start.shape[-1:])
+            )
             return np.eye(self.n_actions)[policy]
         policy = as_array("policy", policy, self.reward.shape, np.float64)
         _check_shares("policy", policy, "add up to 1 in each state", 1.0)
@@ -156,10 +158,9 @@ class DecisionProcess:
         lasts = np.ones(self.start.shape)
         for _ in range(self.n_states):
             lasts = np.vecdot(self.transition, lasts[..., None, None, :]).max(axis=-1)
-        if (lasts > 1 - _ROUNDING).any():
-            raise ValueError(
-                "discount must be below 1 where sessions may never end: got 1"
-            )
+            if (lasts < 1 - _ROUNDING).all():
+                return
+        raise ValueError("discount must be below 1 where sessions may never end: got 1")
 
 
 def _check_shares(name: str, shares: NDArray, wanted: str, least: float) -> None:
