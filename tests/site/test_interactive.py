@@ -1,5 +1,6 @@
 """The interactive figures: they compute what zoolib computes, answer to every reader, and hold still."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -21,6 +22,7 @@ from zoolib import (
     true_ctr_matrix,
     with_floor,
 )
+from zoolib.world import sessions
 
 # The figure, its page, and the static figure that stands for it.
 FIGURES = {
@@ -29,6 +31,7 @@ FIGURES = {
     "drift": ("neural-bandits", "fig-drift"),
     "prior": ("practice", "fig-prior"),
     "weights": ("production", "fig-offpolicy-one-log"),
+    "carry": ("sessions", "fig-carry-over"),
 }
 every_figure = pytest.mark.parametrize("name", FIGURES)
 
@@ -283,6 +286,68 @@ def test_a_rebuild_mends_predictions_and_not_widths_as_the_caption_says(pages):
             assert number_in(said, r"keep (\d+) %") < 50
 
 
+def oracles_of(monkeypatch, carry_over, gloss, fade):
+    """Decision process of the figure's shop, with plain products by category and then glossy ones."""
+    monkeypatch.setattr(sessions, "GLOSS", gloss)
+    monkeypatch.setattr(sessions, "FADE", fade)
+    shop = sessions.SessionSimulator(seed=0, carry_over=carry_over)
+    by_kind = np.lexsort((shop.category_of_product, shop.glossy))
+    process = shop.process()
+    transition, reward = process.transition[:, by_kind], process.reward[:, by_kind]
+    return sessions.DecisionProcess(transition, reward, process.start)
+
+
+@pytest.mark.parametrize(
+    ("chi", "gloss", "fade"),
+    [
+        (0, 0.25, 0.5),
+        (0.7, 0.25, 0.5),
+        (0.4, 0.1, 0.3),
+        (0.9, 0.5, 0.8),
+        (1, 0.05, 0.5),
+    ],
+)
+def test_the_two_oracles_are_those_of_the_decision_process(
+    pages, monkeypatch, chi, gloss, fade
+):
+    process = oracles_of(monkeypatch, chi, gloss, fade)
+    ahead, next_click = process.optimal_q().argmax(-1), process.reward.argmax(-1)
+    page = pages("carry")
+    found = page.evaluate(
+        """([data, setting]) => data.worlds.map(
+            (world) => Carry.oracles({ ...data, ...world }, setting))""",
+        [page.data(), {"chi": chi, "gloss": gloss, "fade": fade}],
+    )
+    for g, persona in enumerate(found):
+        here = np.arange(80) // 20 == g
+        start = np.where(here, process.start, 0) / process.start[here].sum()
+        alone = replace(process, start=start)
+        assert persona["aheadClicks"] == pytest.approx(alone.value(ahead), rel=1e-5)
+        assert persona["nextClicks"] == pytest.approx(alone.value(next_click), rel=1e-5)
+        assert persona["ahead"] == ahead[here].reshape(5, 4).T.tolist()
+        assert persona["next"] == next_click[here].reshape(5, 4)[:, 0].tolist()
+
+
+def test_the_table_says_what_each_oracle_shows(pages, monkeypatch):
+    page = pages("carry")
+    move(page, "Persona", "budget shopper")
+    move(page, "Carry-over χ", 0.7)
+    move(page, "Share that gloss wins", 0.05)
+    move(page, "Patience falling by itself", 0.6)
+    process = oracles_of(monkeypatch, 0.7, 0.05, 0.6)
+    names = [f"{kind} {c}" for kind in ("plain", "glossy") for c in sessions.CATEGORIES]
+    best = process.optimal_q()[40:60].argmax(axis=-1).reshape(5, 4)
+    next_click = process.reward[40:60:4].argmax(axis=-1)
+    shown = np.array([next_click, best[:, 3], best[:, 0]]).T
+    # Each patience next to those that the table says has other products, so it can say a wrong one.
+    assert (best[:, 0] != best[:, 1]).any()
+    assert (best[:, 2] != best[:, 3]).any()
+    cells = page.figure.locator("tbody td").all_inner_texts()
+    assert cells == [names[product] for product in shown.ravel()]
+    same = int((next_click == best[:, 3]).sum())
+    assert f"same product for {same or 'none'} of 5" in page.summary()
+
+
 # --- What a move changes ------------------------------------------------------------------------------
 
 
@@ -374,6 +439,25 @@ def test_time_moves_the_points_and_a_rebuild_only_the_rings(pages):
     move(page, "A and b", rebuilt)
     assert page.marks("blue") == late
     assert page.rings() != rings
+
+
+def test_a_little_clickbait_loses_more_than_much_and_than_none(pages):
+    page = pages("carry")
+    lost = {}
+    for persona in options(page, "Persona"):
+        move(page, "Persona", persona)
+        for at in ((1, 0), (1, 0.05), (1, 0.5), (0, 0.25), (1, 0.25)):
+            move(page, "Carry-over χ", at[0])
+            move(page, "Share that gloss wins", at[1])
+            lost[persona, *at] = number_in(page.summary(), r"(\d+) % are lost")
+        assert lost[persona, 0, 0.25] == lost[persona, 1, 0] == 0
+        assert lost[persona, 1, 0.05] > lost[persona, 1, 0.5]
+    enough = [
+        persona for persona in options(page, "Persona") if lost[persona, 1, 0.25] < 1
+    ]
+    assert enough == ["budget shopper"]
+    heights = [mark[1] for color in ("green", "orange") for mark in page.marks(color)]
+    assert heights[1] - heights[0] > 20  # a fish hobbyist at carry-over 1
 
 
 # --- For every reader ---------------------------------------------------------------------------------

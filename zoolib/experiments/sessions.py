@@ -51,6 +51,8 @@ class SessionHistory:
         state, else a mean of sessions played.
     optimum, myopic : ndarray, shape (W,)
         Clicks a session of the best policy, and of the best for the next click, that see the state; exact.
+    learnt : tuple
+        The agents as they are behind the last session.
     """
 
     agents: tuple[str, ...]
@@ -61,6 +63,7 @@ class SessionHistory:
     value: NDArray[np.float64]
     optimum: NDArray[np.float64]
     myopic: NDArray[np.float64]
+    learnt: tuple[Any, ...]
 
     def share(self, agent: str) -> NDArray[np.float64]:
         """Return an agent's values as shares of the optimum, shape (W, C)."""
@@ -116,7 +119,8 @@ def play_sessions(
         runs = [
             _run(agent, shop, seeds, marks, judge, bar) for agent in agents.values()
         ]
-    clicks, steps, value = map(np.stack, zip(*runs, strict=True))
+    *arrays, learnt = zip(*runs, strict=True)
+    clicks, steps, value = map(np.stack, arrays)
     best, next_best = process.optimal_q().argmax(-1), process.reward.argmax(-1)
     return SessionHistory(
         tuple(agents),
@@ -127,6 +131,7 @@ def play_sessions(
         value,
         process.value(best),
         process.value(next_best),
+        learnt,
     )
 
 
@@ -137,8 +142,8 @@ def _run(
     marks: NDArray,
     judge: Judge,
     bar: tqdm,
-) -> tuple[NDArray, NDArray, NDArray]:
-    """Let a copy of an agent play; return clicks and steps (W, n), and values at the marks (W, C)."""
+) -> tuple[NDArray, NDArray, NDArray, Any]:
+    """Let a copy of an agent play; return clicks and steps (W, n), values at the marks (W, C), and the copy."""
     agent, shop, n = copy.deepcopy(agent), copy.deepcopy(shop), marks[-1]
     if hasattr(agent, "reseed"):
         agent.reseed(seeds)
@@ -162,7 +167,7 @@ def _run(
             value[due] = np.broadcast_to(judge(agent)[:, None], due.shape)[due]
         bar.update(number.min() - least)
         least = number.min()
-    return clicks, steps, value
+    return clicks, steps, value, agent
 
 
 def _seen(agent: Any, observation: NDArray, shop: SessionSimulator) -> NDArray:
