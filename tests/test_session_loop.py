@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 from zoolib import (
+    DQNAgent,
     EpsilonGreedyAgent,
+    LastItems,
     LinTSAgent,
     LinUCBAgent,
+    OneHot,
     QLearningAgent,
     SarsaAgent,
     VisitAgent,
@@ -138,6 +141,20 @@ def test_values_of_fresh_sessions_agree_with_the_exact_ones():
     played = play({"it": Persona(4)}, seeds, 1, hidden=True, n_judged=n)
     # Clicks of a session have a standard deviation of about two.
     np.testing.assert_allclose(played.value[0, :, -1], exact, atol=4 * 2 / n**0.5)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_deep_q_learning_plays_as_the_others_do(hidden):
+    encoder = LastItems() if hidden else OneHot((4, 5, 5))
+
+    def some(seeds):
+        agent = DQNAgent(10, encoder, len(seeds), learning_starts=8, seed=seeds)
+        return {"dqn": agent}
+
+    many = play(some([5, 6]), [5, 6], 12, hidden=hidden, n_judged=9)
+    alone = play(some([6]), [6], 12, hidden=hidden, n_judged=9)
+    np.testing.assert_array_equal(many.clicks[:, 1], alone.clicks[:, 0])
+    np.testing.assert_allclose(many.value[:, 1], alone.value[:, 0])
 
 
 def test_resets_teach_a_bandit_nothing():

@@ -1,18 +1,15 @@
 r"""Deep Q-learning: a network that predicts what a session still earns after each action.
 
-Its regression has a moving target: the reward, and what the network itself says of the state that came
-next. A memory to train from, a slower copy of the network for the targets, and two networks for the maximum
-keep that stable (Mnih et al. 2015; van Hasselt, Guez and Silver 2016). See Chapter 6, "A network for Q".
-
-Observations become features in an encoder, which can be exchanged: `OneHot`, `LastItems`, `Plain`, or
-whatever makes an `Encoder` from generators.
+Its targets move with it: they are a reward, and what the network itself says of the state that came next. A
+memory, a slower copy of the network for targets, and two networks for the maximum keep this stable (Mnih et
+al. 2015; van Hasselt, Guez and Silver 2016). See Chapter 6, "A network for Q".
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,92 +37,82 @@ from zoolib.models.networks import (
     MLP,
     Embedding,
     Generators,
+    VectorAdam,
     as_vector,
     seeded,
 )
 from zoolib.models.replay import Memory
 
 
-class Encoder(nn.Module):
-    """What makes features of observations: a parent for those that `DQNAgent` takes.
+class Encoder(Stateful, nn.Module):
+    """What makes features of observations: a parent, which has either `forward` or `evaluate`, or both.
 
     Parameters
     ----------
     n_observed, n_features : int
         Numbers in an observation, and in its features.
     sizes : sequence of int, optional
-        How many values each number of an observation can have, 0, 1, …; real numbers if omitted.
+        How many values each number of an observation may have, 0, 1, …; real numbers if omitted.
     """
 
     def __init__(
         self, n_observed: int, n_features: int, sizes: Sequence[int] | None = None
     ) -> None:
         super().__init__()
-        self.n_observed = as_size("n_observed", n_observed)
-        self.n_features = n_features
-        self.sizes = None if sizes is None else np.array(sizes)
+        self.n_observed, self.n_features = n_observed, n_features
+        self.values = None if sizes is None else np.array(sizes)
+
+    def begin(self, generators: Generators) -> None:
+        """Draw the initial weights, if there are any."""
 
     def forward(self, observation: Tensor) -> Tensor:
         """Map observations (..., n, n_observed) to features (..., n, n_features)."""
         return torch.from_numpy(self.evaluate(observation.numpy()))
 
     def evaluate(self, observation: NDArray) -> NDArray:
-        """Return what `forward` does, for arrays: an encoder has either of the two, or both."""
+        """Return what `forward` does, for arrays."""
         with torch.no_grad():
             return self(torch.from_numpy(observation)).numpy()
 
 
-class MakesEncoder(Protocol):
-    """What an agent takes as its encoder."""
-
-    def __call__(self, generators: Generators) -> Encoder:
-        """Return an encoder, its weights drawn by these generators."""
-
-
 @dataclass(eq=False, repr=False)
-class Plain(Stateful):
-    """Take real numbers as they are: shape (n_observed,)."""
+class Plain(Encoder):
+    """Real numbers, `n` of them, as they are."""
 
-    n_observed: int
+    n: int
 
-    def __call__(self, generators: Generators) -> Encoder:
-        """Return the encoder."""
-        return _Plain(self.n_observed, self.n_observed)
+    def __post_init__(self) -> None:
+        super().__init__(as_size("n", self.n), self.n)
 
-
-class _Plain(Encoder):
     def evaluate(self, observation: NDArray) -> NDArray:
+        """Return the observation."""
         return observation
 
 
 @dataclass(eq=False, repr=False)
-class OneHot(Stateful):
-    """Write each whole number as a one among zeros: number j takes values 0 … sizes[j] - 1."""
+class OneHot(Encoder):
+    """Whole numbers, each as a one among zeros; number j is one of 0 … sizes[j] - 1."""
 
     sizes: Sequence[int]
 
     def __post_init__(self) -> None:
         self.sizes = tuple(as_size("sizes", size) for size in self.sizes)
+        super().__init__(len(self.sizes), sum(self.sizes), self.sizes)
+        self._first = np.cumsum(self.sizes) - self.sizes
 
-    def __call__(self, generators: Generators) -> Encoder:
-        """Return the encoder."""
-        return _OneHot(len(self.sizes), sum(self.sizes), self.sizes)
-
-
-class _OneHot(Encoder):
     def evaluate(self, observation: NDArray) -> NDArray:
+        """Return ones among zeros."""
         features = np.zeros((*observation.shape[:-1], self.n_features), np.float32)
-        first = np.cumsum(self.sizes) - self.sizes
-        np.put_along_axis(features, observation + first, 1, axis=-1)
+        np.put_along_axis(features, observation + self._first, 1, axis=-1)
         return features
 
 
 @dataclass(eq=False, repr=False)
-class LastItems(Stateful):
-    """Learn a vector for each item, to know a visitor by the last items that she was shown.
+class LastItems(Encoder):
+    """What a visitor was shown last: a vector is learnt for each item.
 
-    An observation is persona, items, clicks: the newest item first, 0 where there was none yet, and then,
-    in the same order, whether each was clicked.
+    An observation holds her persona, the items, newest first and 0 where there was none yet, and whether each
+    was clicked. Features are the items' vectors of length `dim`, the persona as a one among zeros, the clicks.
     """
 
     n_items: int = 10
@@ -133,67 +120,55 @@ class LastItems(Stateful):
     n_personas: int = 4
     dim: int = 8
 
-    def __call__(self, generators: Generators) -> Encoder:
-        """Return the encoder."""
-        return _LastItems(self, generators)
+    def __post_init__(self) -> None:
+        for name in ("n_items", "n_last", "n_personas", "dim"):
+            setattr(self, name, as_size(name, getattr(self, name)))
+        n = self.n_last
+        sizes = (self.n_personas, *[self.n_items + 1] * n, *[2] * n)
+        super().__init__(len(sizes), n * (self.dim + 1) + self.n_personas, sizes)
 
-
-class _LastItems(Encoder):
-    def __init__(self, of: LastItems, generators: Generators) -> None:
-        n = of.n_last
-        sizes = (of.n_personas, *[of.n_items + 1] * n, *[2] * n)
-        super().__init__(len(sizes), of.n_personas + n * (of.dim + 1), sizes)
-        self.embedding = Embedding(of.n_items + 1, of.dim, generators)
-        self.n_last, self.persona = n, np.eye(of.n_personas, dtype=np.float32)
+    def begin(self, generators: Generators) -> None:
+        """Draw the items' vectors."""
+        self.embedding = Embedding(self.n_items + 1, self.dim, generators)
 
     def forward(self, observation: Tensor) -> Tensor:
+        """See `Encoder.forward`."""
         *lead, n, _ = observation.shape
-        items = observation[..., 1 : 1 + self.n_last].reshape(*lead, -1)
-        known = torch.from_numpy(self._known(observation.numpy()))
-        return torch.cat([self.embedding(items).reshape(*lead, n, -1), known], dim=-1)
+        persona, items, clicks = observation.split((1, self.n_last, self.n_last), -1)
+        rows = self.embedding(items.reshape(*lead, -1)).reshape(*lead, n, -1)
+        known = nn.functional.one_hot(persona[..., 0], self.n_personas), clicks
+        return torch.cat([rows, *(part.to(rows.dtype) for part in known)], dim=-1)
 
     def evaluate(self, observation: NDArray) -> NDArray:
-        table, items = (
-            self.embedding.weight.data.numpy(),
-            observation[..., 1 : 1 + self.n_last],
-        )
+        """See `Encoder.evaluate`; NumPy is quicker for a decision."""
+        table, last = self.embedding.weight.data.numpy(), 1 + self.n_last
         worlds = () if table.ndim == 2 else (np.arange(len(table))[:, None, None],)
-        rows = table[(*worlds, items)].reshape(*observation.shape[:-1], -1)
-        return np.concatenate([rows, self._known(observation)], axis=-1)
-
-    def _known(self, observation: NDArray) -> NDArray:
-        """Return personas as ones among zeros, and the clicks."""
-        clicks = observation[..., 1 + self.n_last :].astype(np.float32)
-        return np.concatenate([self.persona[observation[..., 0]], clicks], axis=-1)
+        rows = table[(*worlds, observation[..., 1:last])]
+        persona = np.eye(self.n_personas, dtype=table.dtype)[observation[..., 0]]
+        parts = rows.reshape(*persona.shape[:-1], -1), persona, observation[..., last:]
+        return np.concatenate(parts, axis=-1, dtype=table.dtype)
 
 
 class QNetwork(nn.Module):
-    """An encoder, and behind it what predicts K numbers: all parameters in one `vector`.
+    """An encoder, and behind it an MLP with an output for each action: all parameters in one `vector`.
 
-    Its gradients are a matter of a few matrix products: PyTorch's trace of them, for networks so small, takes
-    several times as long. It is asked for those of an encoder that learns.
+    Gradients of the MLP are a few matrix products. PyTorch's trace, which takes several times as long for
+    networks so small, is left to encoders that learn.
     """
 
     def __init__(
-        self,
-        encoder: MakesEncoder,
-        hidden: Sequence[int],
-        n_actions: int,
-        generators: Generators,
+        self, encoder: Encoder, widths: Sequence[int], generators: Generators
     ) -> None:
         super().__init__()
-        self.encoder = encoder(generators)
+        self.encoder = copy.deepcopy(encoder)
+        self.encoder.begin(generators)
         self._encoder_learns = any(True for _ in self.encoder.parameters())
-        sizes = (self.encoder.n_features, *hidden, n_actions)
-        self.head = MLP(sizes, generators)
+        self.head = MLP((encoder.n_features, *widths), generators)
         self.vector = as_vector(self)
-
-    def forward(self, observation: Tensor) -> Tensor:
-        """Map observations (..., n, n_observed) to Q, (..., n, K)."""
-        return self.head(self.encoder(observation))
+        self.head.keep_arrays()
 
     def evaluate(self, observation: NDArray) -> NDArray:
-        """Return what `forward` does, for arrays and without a trace for gradients."""
+        """Map observations (..., n, n_observed) to Q, shape (..., n, K)."""
         return self.head.evaluate(self.encoder.evaluate(observation))
 
     def regress(
@@ -208,34 +183,40 @@ class QNetwork(nn.Module):
             features = self.encoder.evaluate(observation)
         inputs: list[NDArray] = []
         q = self.head.evaluate(features, inputs=inputs)
-        at = action[..., None]
-        error = np.take_along_axis(q, at, axis=-1) - target[..., None]
-        gradient = np.zeros_like(q)
-        np.put_along_axis(gradient, at, error * (2 / target.shape[-1]), axis=-1)
-        back = self.head.backpropagate(inputs, gradient)
+        error, gradient = of_action(q, action) - target, np.zeros_like(q)
+        places = np.arange(action.size), action.reshape(-1)
+        scale = 2 / action.shape[-1]
+        gradient.reshape(-1, q.shape[-1])[places] = scale * error.reshape(-1)
+        gradient = self.head.backpropagate(inputs, gradient)
         if self._encoder_learns:
-            traced.backward(torch.from_numpy(back))
-        return error[..., 0]
+            traced.backward(torch.from_numpy(gradient))
+        return error
+
+
+def of_action(q: NDArray, action: NDArray[np.int64]) -> NDArray:
+    """Take from numbers (..., n, K) that of one action a row (..., n)."""
+    rows = q.reshape(-1, q.shape[-1])
+    return rows[np.arange(len(rows)), action.reshape(-1)].reshape(action.shape)
 
 
 @dataclass(eq=False, repr=False)
 class DQNAgent(Stateful):
-    r"""Choose the action after which, by a network, the session earns most; learn Q by its own targets.
+    r"""Choose the action after which, by a network, the session earns most.
 
-    A row of the memory is pulled towards :math:`r + \beta \max_{a'} Q'(s', a')` with the target network Q',
-    or with ``double`` towards :math:`r + \beta Q'(s', \arg\max_{a'} Q(s', a'))`; towards r where the session
-    has ended. With n steps, r is the discounted sum of the next n rewards, and s' the state after them. With
-    ``discount=0`` the horizon is one step: a regression on rewards, which is the control for looking ahead.
+    A row of the memory is pulled towards :math:`r + \beta \max_{a'} Q'(s', a')` with the target network Q', or
+    with ``double`` towards :math:`r + \beta Q'(s', \arg\max_{a'} Q(s', a'))`; where the session has ended,
+    towards r. With n steps, r is the discounted sum of n rewards, and s' the state after them (Sutton and Barto
+    2018, Chapter 7). ``discount=0`` looks one step ahead, which is a regression on rewards.
 
-    In many worlds, each has a network, a memory and a schedule of chance of its own; the steps in which a
-    world only began a new session (`played` False) teach it nothing, though they count in the schedules.
+    Each of many worlds has its own network, memory and luck. Steps in which a world only began a new session
+    count in the schedules and teach it nothing.
 
     Parameters
     ----------
     n_actions : int
         Number K of actions.
-    encoder : callable
-        Makes an `Encoder` from the generators of the initial weights, for example ``OneHot((4, 5, 5))``.
+    encoder : Encoder
+        What makes features of observations: `OneHot`, `LastItems`, `Plain` or another.
     n_worlds : int, optional
         Number of worlds W played in step.
     hidden : sequence of int, default (64, 64)
@@ -249,27 +230,24 @@ class DQNAgent(Stateful):
     target_every : int or None, default 500
         Updates between two renewals of the target network; with None the trained network sets its targets.
     target_rate : float, default 1.0
-        Share of the trained network in a renewal, in (0, 1]; small with ``target_every=1`` it is Polyak's
-        average.
+        Share of the trained network in a renewal, in (0, 1]: a small one makes Polyak's average.
     replay : bool, default True
-        Whether batches are drawn from the memory; without, a batch is the newest rows.
+        Whether batches are drawn from the memory; without, they are its newest rows.
     batch_size, buffer_size : int, default 32 and 10_000
         Rows in a batch, and in the memory.
     learning_rate : float, default 0.001
         Of Adam.
-    learning_starts : int, default 100
-        Updates before the first training.
-    train_every, n_batches : int, default 4 and 1
-        Updates between two trainings, and optimiser steps in each.
+    learning_starts, train_every, n_batches : int, default 100, 4 and 1
+        Updates before the first training, updates between two, and optimiser steps in each.
     epsilon_end, epsilon_steps : float and int, default 0.05 and 10_000
-        `select` explores with probability ε, which falls from 1 to `epsilon_end` in so many updates.
+        `select` explores with a probability that falls from 1 to `epsilon_end` in so many updates.
     seed : int, SeedSequence or Generator, or a sequence of them, default 0
         Seed of all that is left to chance; with worlds, one for all or one for each.
 
     Attributes
     ----------
-    network : nn.Module
-        Encoder and head; with worlds, their weights are stacked along a leading axis W.
+    network, target : QNetwork
+        With worlds, weights are stacked along a leading axis W.
     memory : Memory
         What was played.
     n_updates : int
@@ -284,7 +262,7 @@ class DQNAgent(Stateful):
     """
 
     n_actions: int
-    encoder: MakesEncoder
+    encoder: Encoder
     n_worlds: int | None = None
     _: KW_ONLY
     hidden: Sequence[int] = (64, 64)
@@ -305,65 +283,57 @@ class DQNAgent(Stateful):
     seed: Seed | Sequence[Seed] = 0
 
     n_updates = 0
-    _learns = ("_uniforms", "_weights", "memory", "n_updates")
+    _learns = ("_uniforms", "_weights", "_adam", "memory", "n_updates")
 
     def __post_init__(self) -> None:
-        if self.n_worlds is not None:
-            self.n_worlds = as_size("n_worlds", self.n_worlds)
-        self._lead = () if self.n_worlds is None else (self.n_worlds,)
-        self.hidden = tuple(as_size("hidden", width) for width in self.hidden)
-        for name in ("n_actions", "n_step", "batch_size", "buffer_size"):
-            setattr(self, name, as_size(name, getattr(self, name)))
-        for name in ("train_every", "n_batches", "epsilon_steps"):
-            setattr(self, name, as_size(name, getattr(self, name)))
+        if not isinstance(self.encoder, Encoder):
+            raise TypeError(f"encoder must be an Encoder: got {self.encoder!r:.100}")
+        sizes = ["n_actions", "n_step", "batch_size", "buffer_size", "train_every"]
+        sizes += ["n_batches", "epsilon_steps"]
+        sizes += [
+            n for n in ("n_worlds", "target_every") if getattr(self, n) is not None
+        ]
+        checks = {
+            as_size: sizes,
+            as_probability: ["discount", "epsilon_end"],
+            as_rate: ["target_rate"],
+            as_positive: ["learning_rate"],
+        }
+        for check, names in checks.items():
+            for name in names:
+                setattr(self, name, check(name, getattr(self, name)))
         self.learning_starts = as_size("learning_starts", self.learning_starts, least=0)
+        self.hidden = tuple(as_size("hidden", width) for width in self.hidden)
         if self.buffer_size < self.batch_size:
             raise ValueError(
                 f"buffer_size must be at least batch_size={self.batch_size}: got {self.buffer_size}"
             )
-        if self.target_every is not None:
-            self.target_every = as_size("target_every", self.target_every)
-        for name in ("discount", "epsilon_end"):
-            setattr(self, name, as_probability(name, getattr(self, name)))
-        self.target_rate = as_rate("target_rate", self.target_rate)
-        self.learning_rate = as_positive("learning_rate", self.learning_rate)
-        self.double, self.replay = bool(self.double), bool(self.replay)
         seeds = as_seeds("seed", self.seed, self.n_worlds)
         self.seed = seeds[0] if np.ndim(self.seed) == 0 else seeds
-        self._begin(seeds)
-
-    def _begin(self, seeds: list[int]) -> None:
-        """Draw the initial weights, and make an empty memory."""
+        self._lead = () if self.n_worlds is None else (self.n_worlds,)
         self._uniforms = Uniforms(seeds, self.n_worlds)
-        self.network, self.target = (
-            QNetwork(
-                self.encoder,
-                self.hidden,
-                self.n_actions,
-                seeded(seeds if self._lead else seeds[0]),
-            )
-            for _ in range(2)
+        self.network = self._make_network(seeds)
+        self.target = (
+            self.network if self.target_every is None else self._make_network(seeds)
         )
-        if self.target_every is None:
-            self.target = self.network
-        vector = self.network.vector
-        self._optimiser = torch.optim.Adam([vector], self.learning_rate, fused=True)
-        self._optimiser.state[vector] = {  # as it would begin at its first step
-            "step": torch.zeros(()),
-            "exp_avg": torch.zeros_like(vector),
-            "exp_avg_sq": torch.zeros_like(vector),
-        }
-        shape = (self.network.encoder.n_observed,)
-        kind = np.float32 if self.network.encoder.sizes is None else np.int64
+        self._adam = VectorAdam(self.network.vector, self.learning_rate)
+        observed = (
+            (self.encoder.n_observed,),
+            (np.float32 if self.encoder.values is None else np.int64),
+        )
         columns = {
-            "observation": (shape, kind),
+            "observation": observed,
             "action": ((), np.int64),
             "reward": ((), np.float32),
-            "next_observation": (shape, kind),
+            "next_observation": observed,
             "ended": ((), bool),
             "cut": ((), bool),
         }
         self.memory = Memory(self.buffer_size, columns, self.n_worlds, seeds)
+
+    def _make_network(self, seeds: list[int]) -> QNetwork:
+        generators = seeded(seeds if self._lead else seeds[0])
+        return QNetwork(self.encoder, (*self.hidden, self.n_actions), generators)
 
     @property
     def epsilon(self) -> float:
@@ -464,39 +434,33 @@ class DQNAgent(Stateful):
             error = self.network.regress(seen, action, self.targets(places))
             finite("losses", error)
             finite("gradients", self.network.vector.grad.numpy())
-            self._optimiser.step()
+            self._adam.step()
 
     def targets(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return what the memory's rows at these places, (n,) or (W, n), are pulled towards."""
         memory, discount = self.memory, np.float32(self.discount)
         _, _, earned, after, ended, cut = memory.rows(places)
-        factor = np.where(ended, np.float32(0), discount)
-        goes_on, newer = ~(ended | cut), memory.newer(places)
+        factor = discount * ~ended
         for ahead in range(1, self.n_step):
-            goes_on &= newer >= ahead
-            _, _, reward, then, ended, cut = memory.rows(
-                (places + ahead) % memory.capacity
-            )
-            earned += np.where(goes_on, factor * reward, np.float32(0))
-            after = np.where(goes_on[..., None], then, after)
-            factor = np.where(
-                goes_on, factor * np.where(ended, np.float32(0), discount), factor
-            )
-            goes_on &= ~(ended | cut)
+            goes_on = ~(ended | cut) & (memory.newer(places) >= ahead)
+            later = (places + ahead) % memory.capacity
+            _, _, reward, then, ended_then, cut_then = memory.rows(later)
+            earned += goes_on * factor * reward
+            after[goes_on] = then[goes_on]
+            factor[goes_on] *= discount * ~ended_then[goes_on]
+            ended, cut = ended | ended_then, cut | cut_then | ~goes_on
         if discount == 0:
             return earned
         q = self.target.evaluate(after)
         named = self.network.evaluate(after) if self.double else q
-        best = named.argmax(axis=-1)[..., None]
-        return earned + factor * np.take_along_axis(q, best, axis=-1)[..., 0]
+        return earned + factor * of_action(q, named.argmax(axis=-1))
 
     def _observed(self, name: str, value: ArrayLike, lead: tuple) -> NDArray:
         """Return observations, checked and of the memory's type."""
-        encoder = self.network.encoder
-        shape = (*lead, encoder.n_observed)
-        if encoder.sizes is None:
+        shape = (*lead, self.encoder.n_observed)
+        if self.encoder.values is None:
             return as_array(name, value, shape, np.float32)
-        return as_ids(name, value, encoder.sizes, shape)
+        return as_ids(name, value, self.encoder.values, shape)
 
     def _flags(self, name: str, value: ArrayLike) -> NDArray[np.bool_]:
         """Return one truth for each world, checked; a single one serves them all."""
@@ -509,23 +473,21 @@ class DQNAgent(Stateful):
 
     def _snapshot(self) -> Callable[[], None]:
         """Return what puts the weights, and what the optimiser keeps of them, back as they are now."""
-        before = {name: array.copy() for name, array in self._weights.items()}
+        adam = self._adam
+        arrays = (*self._weights, adam.mean, adam.square)
+        before, n_steps = [array.copy() for array in arrays], adam.n_steps
 
         def put_back() -> None:
-            for name, array in self._weights.items():
-                array[...] = before[name]
+            for array, old in zip(arrays, before, strict=True):
+                array[...] = old
+            adam.n_steps = n_steps
 
         return put_back
 
     @property
-    def _weights(self) -> dict[str, NDArray]:
-        """All parameters, those of the targets and what the optimiser keeps; they share their memory."""
-        vector = self.network.vector
-        kept = self._optimiser.state[vector].items()
-        return {name: moment.numpy() for name, moment in kept} | {
-            "weight": vector.numpy(),
-            "target": self.target.vector.numpy(),
-        }
+    def _weights(self) -> list[NDArray]:
+        """All parameters, and those that make the targets, which share their memory."""
+        return [self.network.vector.numpy(), self.target.vector.numpy()]
 
     def __reduce__(self) -> tuple:
         """Copy and pickle by way of the state: parameters lie in one vector, which copies would not share."""

@@ -23,14 +23,12 @@ from zoolib.world.sessions import (
     LAST,
     N_INTENTS,
     N_PERSONAS,
-    N_STATES,
     PATIENCE,
     SessionSimulator,
 )
 
-# What says what an agent's greedy policy is worth in each world, shape (W,).
+# Says what an agent's greedy policy is worth in each world, shape (W,).
 Judge = Callable[[Any], NDArray[np.float64]]
-STATES = (N_PERSONAS, N_INTENTS, PATIENCE)
 
 
 @dataclass(frozen=True)
@@ -180,8 +178,8 @@ def _seen(agent: Any, observation: NDArray, shop: SessionSimulator) -> NDArray:
 def _exactly(shop: SessionSimulator) -> Judge:
     """Return what computes the value of a greedy policy that sees states, shape (W,)."""
     process = shop.process()
-    persona, intent, below = np.unravel_index(np.arange(N_STATES), STATES)
-    every = np.stack([persona, intent, below + 1], axis=-1)
+    persona, intent, patience = np.indices((N_PERSONAS, N_INTENTS, PATIENCE))
+    every = np.stack([persona, intent, patience + 1], axis=-1).reshape(-1, 3)
     every = np.broadcast_to(every, (shop.n_worlds, *every.shape))
 
     def judge(agent: Any) -> NDArray[np.float64]:

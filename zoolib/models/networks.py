@@ -23,6 +23,7 @@ with needed_by(__name__):
     from torch.nn import functional
 
 from zoolib._support.checks import Seed, as_seed
+from zoolib._support.state import Learner
 
 Generators = torch.Generator | list["Generators"]
 
@@ -69,7 +70,7 @@ def descend(optimiser: torch.optim.Optimizer, losses: Tensor) -> None:
 def as_vector(network: nn.Module) -> Tensor:
     """Lay the parameters of a network, and their gradients, out in one vector, and return it.
 
-    To step along a vector takes one call, however many layers there are. A copy of the network has parameters
+    To step along a vector takes few calls, however many layers there are. A copy of the network has parameters
     of its own again.
     """
     parameters = list(network.parameters())
@@ -80,6 +81,31 @@ def as_vector(network: nn.Module) -> Tensor:
     for p, (weight, gradient) in zip(parameters, parts, strict=True):
         p.data, p.grad = weight.view_as(p), gradient.view_as(p)
     return vector
+
+
+class VectorAdam(Learner):
+    """Adam (Kingma and Ba 2015) with PyTorch's defaults for a vector, whose entries it moves in place.
+
+    For the few thousand weights of a small network it takes a third of the time of PyTorch's calls.
+    """
+
+    _learns = ("mean", "square", "n_steps")
+
+    def __init__(self, vector: Tensor, learning_rate: float) -> None:
+        self._vector, self._gradient = vector.numpy(), vector.grad.numpy()
+        self.learning_rate = learning_rate
+        self.mean, self.square = (np.zeros_like(self._vector) for _ in range(2))
+        self.n_steps = 0
+
+    def step(self) -> None:
+        """Take a step along the vector's gradient."""
+        self.n_steps += 1
+        self.mean += 0.1 * (self._gradient - self.mean)
+        self.square += 0.001 * (self._gradient * self._gradient - self.square)
+        width = np.sqrt(self.square)
+        width *= 1 / math.sqrt(1 - 0.999**self.n_steps)
+        width += 1e-8
+        self._vector -= self.learning_rate / (1 - 0.9**self.n_steps) * self.mean / width
 
 
 class Embedding(nn.Module):
@@ -122,7 +148,11 @@ class MLP(nn.Module):
         One entry per layer, shapes (in, out) and (1, out), behind the axes of the generators.
     layers : list of (Parameter, Parameter)
         The same in pairs, for `evaluate`: going through a ParameterList is slow.
+    arrays : list of (ndarray, ndarray) or None
+        The same as arrays that share their memory, by `keep_arrays`.
     """
+
+    arrays = None
 
     def __init__(self, sizes: Sequence[int], generators: Generators) -> None:
         super().__init__()
@@ -177,7 +207,9 @@ class MLP(nn.Module):
         -------
         ndarray, shape (..., n, out), or (..., T, n, out) with masks
         """
-        layers = [(w.data.numpy(), b.data.numpy()) for w, b in self.layers]
+        layers = self.arrays or [
+            (w.data.numpy(), b.data.numpy()) for w, b in self.layers
+        ]
         if at:
             layers = [(weight[at], bias[at]) for weight, bias in layers]
         if masks is not None:
@@ -197,8 +229,13 @@ class MLP(nn.Module):
                 x += bias
         return x
 
+    def keep_arrays(self) -> None:
+        """Keep weights, biases and their gradients as arrays, for parameters that stay where they are."""
+        self.arrays = [(w.data.numpy(), b.data.numpy()) for w, b in self.layers]
+        self._gradients = [(w.grad.numpy(), b.grad.numpy()) for w, b in self.layers]
+
     def backpropagate(self, inputs: Sequence[NDArray], gradient: NDArray) -> NDArray:
-        """Fill the gradients of the parameters, which exist, by matrix products: no trace is needed.
+        """Fill the gradients of the parameters by matrix products; `keep_arrays` comes first.
 
         Parameters
         ----------
@@ -214,10 +251,10 @@ class MLP(nn.Module):
         """
         with np.errstate(over="ignore", invalid="ignore"):  # the result tells
             for place in range(len(inputs) - 1, -1, -1):
-                weight, bias = self.layers[place]
-                np.matmul(inputs[place].mT, gradient, out=weight.grad.numpy())
-                np.sum(gradient, axis=-2, keepdims=True, out=bias.grad.numpy())
-                gradient = gradient @ weight.data.numpy().mT
+                of_weight, of_bias = self._gradients[place]
+                np.matmul(inputs[place].mT, gradient, out=of_weight)
+                np.add.reduce(gradient, axis=-2, keepdims=True, out=of_bias)
+                gradient = gradient @ self.arrays[place][0].mT
                 if place > 0:
                     gradient *= inputs[place] > 0
         return gradient
