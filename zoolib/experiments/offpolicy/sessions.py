@@ -1,28 +1,30 @@
 r"""Off-policy estimates from sessions, in which what is shown now changes what comes next.
 
-Step t = 0, 1, … of session i holds the state or observation :math:`s_{it}`, the arm :math:`a_{it}`, its
-propensity and the reward :math:`r_{it}`. The ratios of one step multiply to the weight of a beginning,
-:math:`w_{it} = \prod_{u \le t} \pi(a_{iu} \mid s_{iu}) / \mu_{iu}`, which a session keeps when it has ended.
-With the discount :math:`\beta`, a horizon H (all steps if None), a model :math:`\hat q` of what a step and
-those that follow it earn under the target, and :math:`\hat v = \sum_a \pi(a \mid s)\, \hat q(s, a)`, the
-estimates are means of n terms with Student's interval at 95 per cent:
+Step t = 0, 1, … of session i has an arm :math:`a_{it}`, its propensity :math:`\mu_{it}`, its reward
+:math:`r_{it}` and a state or observation :math:`s_{it}`. The session's weight up to this step is
+:math:`w_{it} = \prod_{u \le t} \pi(a_{iu} \mid s_{iu}) / \mu_{iu}`, and stays what it was when the session
+has ended. With a model :math:`\hat q(s, a)` of what an arm and then the target earn in the steps that are
+left, and :math:`\hat v(s) = \sum_a \pi(a \mid s)\, \hat q(s, a)`, each estimator returns the mean of n terms
+with Student's interval at 95 per cent:
 
-======================== =========================================================================
+======================== ==========================================================================
 estimator                term of session i
-======================== =========================================================================
-`trajectory`             :math:`w_{i,H-1} \sum_t \beta^t r_{it}`
-`per_decision`           :math:`\sum_t \beta^t w_{it} r_{it}`
-`session_doubly_robust`  :math:`\hat v_{i0} + \sum_t \beta^t w_{it} \delta_{it}`, with the error
+======================== ==========================================================================
+`session_ips`            :math:`\sum_t \beta^t w_{it} r_{it}`, or with the weight of the last step in
+                         all of them
+`session_doubly_robust`  :math:`\hat v_{i0} + \sum_t \beta^t w_{it} \delta_{it}`, with the
+                         temporal-difference error
                          :math:`\delta_{it} = r_{it} + \beta \hat v_{i,t+1} - \hat q_{it}`
 `fitted_q_evaluation`    :math:`\hat v_{i0}`, and how far session i moved the fit
-======================== =========================================================================
+======================== ==========================================================================
 
-Weighted forms divide the mean of each step by that of its weights. Then a term of step t is
-:math:`V_t + w_{it} (y_{it} - V_t) / \bar w_t`, where y is what was weighed and :math:`V_t` its weighted mean:
-the delta method, which needs no resampling and gives the same numbers each time.
+Sums run over steps before the `horizon`, or over all; :math:`\beta` is the `discount`, in [0, 1]. Where
+``weighted=True``, each step's weights are divided by their mean :math:`\bar w_t`. Of :math:`y_{it}` weighed
+so, with the mean :math:`V_t`, a term is :math:`V_t + w_{it} (y_{it} - V_t) / \bar w_t`, by the delta method.
 
-The target is an array ``(n, T, K)`` of probabilities for each step, or a table ``(S, K)`` for logs with
-states; so is :math:`\hat q`. Sessions count as independent. See Chapter 6, "What would another policy earn?".
+A `target` has shape (n, T, K), or (S, K) for a log with states; so has a model `q`.
+
+See Chapter 6, "What would another policy earn?".
 """
 
 from __future__ import annotations
@@ -32,9 +34,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy  # which loads scipy.sparse where it is first used
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
-from scipy.sparse.linalg import splu
 
 from zoolib._support.checks import (
     as_array,
@@ -43,7 +44,6 @@ from zoolib._support.checks import (
     as_probability,
     as_real,
     as_size,
-    every_row,
 )
 from zoolib._support.labels import Labels
 from zoolib.agents.policies import SUM_TOLERANCE
@@ -63,24 +63,20 @@ class SessionLog:
     Parameters
     ----------
     arm : array_like of int, shape (n, T)
-        What was shown, in 0 … K - 1; at least two sessions. What stands behind a session's end is ignored,
-        here and in the arrays that follow.
-    reward : array_like, shape (n, T)
-        What it earned.
-    propensity : array_like, shape (n, T)
-        Probability, in (0, 1], with which the logging policy showed it.
-    length : array_like of int, shape (n,)
-        Number of steps of each session, in 1 … T.
+        What was shown, in 0 … K - 1, and -1 behind the end of a session; at least two sessions.
+    reward, propensity : array_like, shape (n, T)
+        What it earned, and the probability, in (0, 1], with which the logging policy showed it. What
+        stands behind the end is ignored, as in `state`.
     n_arms : int
         Number K of arms that could have been shown.
     state : array_like of int, shape (n, T), optional
-        Numbers of states, where targets or models are tables.
+        Numbers of states, where policies or models are tables.
     session : sequence of hashable, shape (n,), optional
-        Names of sessions, for errors; 0, 1, … if omitted.
+        Names of the sessions, for errors; 0, 1, … if omitted.
 
     Examples
     --------
-    >>> SessionLog([[0, 1], [1, 0]], np.ones((2, 2)), [[0.5, 0.5], [0.5, 0]], [1, 2], 2)
+    >>> SessionLog([[0, -1], [1, 0]], np.ones((2, 2)), [[0.5, 0], [0.5, 0]], n_arms=2)
     Traceback (most recent call last):
     ...
     ValueError: propensity must lie in (0, 1]: got 0.0 in step 1 of session 1
@@ -89,43 +85,41 @@ class SessionLog:
     arm: NDArray[np.int64]
     reward: NDArray[np.float64]
     propensity: NDArray[np.float64]
-    length: NDArray[np.int64]
     n_arms: int
     state: NDArray[np.int64] | None = None
     session: Sequence[Hashable] | None = None
 
     def __post_init__(self) -> None:
-        shape = np.shape(self.arm)
-        if len(shape) != 2 or shape[0] < 2:
-            raise ValueError(f"arm must have shape (n, T), n >= 2: got {shape}")
-        length = as_ids("length", self.length, shape[1] + 1, shape[:1]).copy()
-        every_row("length", length, length > 0, "be at least 1")
-        names = range(shape[0]) if self.session is None else list(self.session)
-        if len(names) != shape[0]:
+        given = np.asarray(self.arm)
+        if given.ndim != 2 or len(given) < 2 or given.size == 0:
             raise ValueError(
-                f"session must hold {shape[0]} names: got {len(names)} of them"
+                f"arm must have shape (n, T), n >= 2: got {np.shape(given)}"
             )
+        names = range(len(given)) if self.session is None else list(self.session)
+        if len(names) != len(given):
+            raise ValueError(f"session must name {len(given)} of them: got {names}")
         object.__setattr__(self, "session", names)
-        object.__setattr__(self, "n_arms", as_size("n_arms", self.n_arms))
-        played = np.arange(shape[1]) < length[:, None]
-        object.__setattr__(self, "played", played)
+        played, shape = given != -1, given.shape
+        goes_on = np.maximum.accumulate(played[:, ::-1], axis=1)[:, ::-1]
+        goes_on[:, 0] = True
+        self.every_step("arm", given, played | ~goes_on, "leave out no step")
+        arm = as_ids("arm", np.where(played, given, 0), as_size("n_arms", self.n_arms))
         reward = np.where(played, as_real("reward", self.reward, shape), 0)
         self.every_step("reward", reward, np.isfinite(reward), "be finite")
         propensity = as_real("propensity", self.propensity, shape)
         propensity = np.where(played, propensity, 1)
         held = (propensity > 0) & (propensity <= 1)  # NaN is neither
         self.every_step("propensity", propensity, held, "lie in (0, 1]")
-        arm = as_ids("arm", np.where(played, self.arm, 0), self.n_arms, shape)
         columns = {"arm": arm, "reward": reward, "propensity": propensity}
         if self.state is not None:
             state = np.where(played, self.state, 0)
             columns["state"] = as_ids("state", state, np.iinfo(np.int64).max, shape)
-        for name, column in (columns | {"length": length, "played": played}).items():
+        for name, column in (columns | {"played": played}).items():
             column.setflags(write=False)
             object.__setattr__(self, name, column)
 
     def __len__(self) -> int:
-        return len(self.length)
+        return len(self.arm)
 
     def every_step(
         self, name: str, values: NDArray, held: NDArray[np.bool_], wanted: str
@@ -150,117 +144,71 @@ class SessionLog:
         state: str | None = None,
         n_arms: int | Sequence[Hashable] | None = None,
     ) -> SessionLog:
-        """Read sessions from a table of their steps, in any order, by the names of its columns.
+        """Read sessions from a table with a row for each step, by the names of its columns.
 
-        Parameters
-        ----------
-        frame : pandas.DataFrame
-            One row for each step.
-        session, step : str
-            Columns that hold a session's name and, for each session, 0, 1, 2, … without gaps.
-        arm, reward, propensity, state : str
-            Columns that hold what `SessionLog` takes.
-        n_arms : int, or sequence of hashable, optional
-            Number of arms or, if the column holds labels, these in the order of a target's columns; the
-            labels that were shown, in order, if omitted.
+        Column `step` counts 0, 1, … in each session; rows may have any order. Of `n_arms` a sequence is the
+        labels in column `arm`, in the order of a target's columns; those that were shown if omitted.
         """
         columns = {"arm": arm, "reward": reward, "propensity": propensity}
         columns |= {"state": state} if state else {}
         check_columns(frame, [session, step, *columns.values()])
-        row, names = frame[session].factorize()
-        at = as_ids("step", frame[step].to_numpy(), np.iinfo(np.int64).max)
-        length = np.bincount(row)
-        _check_steps(row, at, length, names)
+        order = np.argsort(as_array("step", frame[step]), kind="stable")
+        frame = frame.iloc[order]
+        at, (row, names) = frame[step].to_numpy(), frame[session].factorize()
+        names, due = names.tolist(), frame.groupby(row).cumcount().to_numpy()
+        if len(wrong := np.flatnonzero(at != due)):
+            i = wrong[0]
+            twice = at[i] == due[i] - 1
+            said = f"has step {at[i]} twice" if twice else f"lacks step {due[i]}"
+            raise ValueError(
+                f"step must count 0, 1, … in each session: session {names[row[i]]!r} {said}"
+            )
+        values = {name: frame[column].to_numpy() for name, column in columns.items()}
         shown = frame[arm].to_list()
         labels = Labels("n_arms", sorted(set(shown)) if n_arms is None else n_arms)
-        values = {name: frame[column].to_numpy() for name, column in columns.items()}
         values["arm"] = labels.places("arm", shown)
         padded = {}
         for name, value in values.items():
-            padded[name] = np.zeros((len(length), max(length, default=0)), value.dtype)
-            padded[name][row, at] = value
-        return cls(**padded, length=length, n_arms=len(labels), session=names)
-
-
-def _check_steps(
-    row: NDArray, at: NDArray, length: NDArray, names: Sequence[Hashable]
-) -> None:
-    """Refuse steps (N,) of sessions, given by their places (N,), that are not 0, 1, … in each session."""
-    order = np.lexsort((at, row))
-    row, at = row[order], at[order]
-    wanted = np.arange(len(at)) - np.repeat(length.cumsum() - length, length)
-    wrong = np.flatnonzero(at != wanted)
-    if len(wrong):
-        first = wrong[0]
-        said = f"lacks step {wanted[first]}"
-        if at[first] < wanted[first]:
-            said = f"has step {at[first]} twice, as if two sessions overlapped"
-        raise ValueError(
-            f"step must count 0, 1, … in each session: session {names[row[first]]!r} {said}"
-        )
+            behind = -1 if name == "arm" else 0
+            padded[name] = np.full((len(names), due.max(initial=-1) + 1), behind)
+            padded[name] = padded[name].astype(value.dtype)
+            padded[name][row, due] = value
+        return cls(**padded, n_arms=len(labels), session=names)
 
 
 def session_weights(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
-    r"""Return the weights :math:`w_{it}` of the sessions' beginnings, shape (n, T).
-
-    They are how much more often than the logging policy the target makes the choices up to step t. Of each
-    step the mean is 1, up to its error.
-    """
-    return _weights(log, _target(log, target))
+    r"""Return the weights :math:`w_{it}`, shape (n, T); of each step the mean is 1, up to its error."""
+    shown = _of_arm(log, _policy(log, target))
+    return np.where(log.played, shown / log.propensity, 1).cumprod(axis=1)
 
 
 def effective_sessions(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
-    r"""Return the effective sample size of each step, :math:`(\sum_i w_{it})^2 / \sum_i w_{it}^2`; shape (T,).
+    r"""Return the effective sample size up to each step, :math:`(\sum_i w_{it})^2 / \sum_i w_{it}^2`, (T,).
 
     About as many sessions served by the target itself would tell as much (Kish 1965).
     """
     weight = session_weights(log, target)
-    squares = (weight**2).sum(axis=0)
-    return weight.sum(axis=0) ** 2 / np.where(squares > 0, squares, 1)
+    most = weight.max(axis=0)
+    weight = weight / np.where(most > 0, most, 1)  # squares of the smallest would be 0
+    return weight.sum(axis=0) ** 2 / np.maximum((weight**2).sum(axis=0), 1)
 
 
-def trajectory(
+def session_ips(
     log: SessionLog,
     target: ArrayLike,
+    per_decision: bool = True,
     weighted: bool = False,
     discount: float = 1.0,
     horizon: int | None = None,
 ) -> Estimate:
-    """Estimate what a session earns under the target by weighing whole sessions.
+    """Estimate what a session earns under the target by importance sampling (Precup, Sutton, Singh 2000).
 
-    Unbiased; in the weighted form its bias falls as 1/n.
-
-    Parameters
-    ----------
-    log, target
-        The sessions, and the policy that is judged.
-    weighted : bool, default False
-        Divide by the mean weight.
-    discount : float, default 1.0
-        What a reward one step later is worth, in [0, 1].
-    horizon : int, optional
-        Number of steps that count; all if omitted.
-    """
-    weight = session_weights(log, target)
-    h = _horizon(log, horizon)
-    whole = np.broadcast_to(weight[:, h - 1, None], (len(log), h))
-    return _estimate(whole, log.reward[:, :h], weighted, discount)
-
-
-def per_decision(
-    log: SessionLog,
-    target: ArrayLike,
-    weighted: bool = False,
-    discount: float = 1.0,
-    horizon: int | None = None,
-) -> Estimate:
-    """Estimate what a session earns by weighing each reward with the choices made up to it.
-
-    A reward owes nothing to later choices, so their ratios, of mean 1, are left out (Precup, Sutton, Singh
-    2000). Parameters, and what is unbiased, are those of `trajectory`.
+    A reward owes nothing to what is chosen after it, so it is weighed with the choices up to it; whole
+    sessions are weighed if not `per_decision`. Unbiased; if `weighted`, the bias falls as 1/n.
     """
     h = _horizon(log, horizon)
     weight = session_weights(log, target)[:, :h]
+    weight = weight if per_decision else np.repeat(weight[:, -1:], h, axis=1)
     return _estimate(weight, log.reward[:, :h], weighted, discount)
 
 
@@ -272,26 +220,18 @@ def session_doubly_robust(
     discount: float = 1.0,
     horizon: int | None = None,
 ) -> Estimate:
-    """Estimate what a session earns by a model, corrected by its weighted errors (Jiang and Li 2016).
+    """Estimate what a session earns by a model, and by its weighed errors (Jiang and Li 2016).
 
-    Unbiased if the propensities are right, whatever the model. The weighted form is that of Thomas and
-    Brunskill (2016). A model of 0 gives `per_decision`.
-
-    Parameters
-    ----------
-    log, target, weighted, discount, horizon
-        As for `trajectory`.
-    q : array_like, shape (n, T, K) or (S, K)
-        What an arm and, from the next step on, the target are expected to earn up to the horizon, by a model
-        that has not seen the session: see `cross_fit_q`.
+    Unbiased if the propensities are right, whatever the model `q`, which must not have seen the session:
+    see `cross_fit_q`. The weighted form is that of Thomas and Brunskill (2016).
     """
-    target, h = _target(log, target), _horizon(log, horizon)
+    h, policy = _horizon(log, horizon), _policy(log, target)
     q = as_array("q", _of_steps("q", log, q))
-    value = np.vecdot(target, q)[:, :h]
+    value = np.vecdot(policy, q)[:, :h]
     after = np.column_stack([value[:, 1:], np.zeros(len(log))])
     error = log.reward[:, :h] + as_probability("discount", discount) * after
-    error -= _of_arm(log, q)[:, :h]
-    weight = _weights(log, target)[:, :h]
+    error -= np.where(log.played, _of_arm(log, q), 0)[:, :h]
+    weight = session_weights(log, policy)[:, :h]
     return _estimate(weight, error, weighted, discount, value[:, 0])
 
 
@@ -301,30 +241,21 @@ def fitted_q_evaluation(
     features: ArrayLike | None = None,
     discount: float = 1.0,
     horizon: int | None = None,
-    ridge: float = 1.0,
+    ridge: float = 0.01,
 ) -> Estimate:
-    """Estimate what a session earns by values fitted backwards, from the last step to the first.
+    """Estimate what a session earns by values fitted backwards, without propensities.
 
-    It uses no propensities, and is as wrong as its features are poor. If they are not, the interval tells
-    how the chance of the log moved the fit: to first order each session moves it by its errors, weighed by
-    how much more often than the log the target comes to such a step (Duan, Jia, Wang 2020). The mean holds
-    this correction, too, which undoes most of what the ridge shrinks.
-
-    Parameters
-    ----------
-    log, target, discount, horizon
-        As for `trajectory`.
-    features : array_like, shape (S, K, d) or (n, T, K, d), optional
-        Features of arms in states, or in the sessions' steps; a value for each state and arm if omitted.
-    ridge : float, default 1.0
-        Weight of the prior, above 0.
+    It is as wrong as the `features`, (S, K, d) or (n, T, K, d), are poor; without them each state and arm
+    has a value of its own. The interval knows the chance of the log: to first order, a session moves the
+    mean by its errors in the fit, times how much more often the target comes to such a step (Duan, Jia, Wang
+    2020). These are part of the mean, which undoes most of what the ridge, above 0, shrinks.
     """
-    steps = _Steps(log, _target(log, target), features, discount, ridge)
+    steps = _Steps(log, target, features, discount, ridge)
     theta, solve = steps.fit(_horizon(log, horizon))
-    first = log.length.cumsum() - log.length
+    first = np.flatnonzero(np.nonzero(log.played)[1] == 0)
     start = (steps.under_target @ theta[-1])[first]
-    # Back from the start: how much the mean would move with the value of a step, when so many are to go.
-    pull = np.bincount(first, minlength=len(steps.reward)) / len(log)
+    # Back from the start: how much the mean moves with the value of a step when so many are to go.
+    pull = np.bincount(first, minlength=len(steps.last)) / len(log)
     moved = np.zeros(len(pull))
     for after, now in zip(theta[-2::-1], theta[:0:-1], strict=True):
         ratio = steps.shown @ solve(steps.under_target.T @ pull)
@@ -339,117 +270,103 @@ def cross_fit_q(
     features: ArrayLike | None = None,
     discount: float = 1.0,
     horizon: int | None = None,
-    ridge: float = 1.0,
+    ridge: float = 0.01,
 ) -> NDArray[np.float64]:
-    """Return values of each step's arms up to the horizon, by models that never saw the session.
+    """Return what each step's arms earn up to the horizon, (n, T, K), by models that never saw the session.
 
-    Fold k of five is sessions k, k + 5, …; its model is fitted as in `fitted_q_evaluation`, which has the
-    same parameters, to the rest. The shape is (n, T, K), with 0 where nothing is to come.
+    Fold k of five is sessions k, k + 5, …; its model is that of `fitted_q_evaluation`, fitted to the rest.
     """
-    steps = _Steps(log, _target(log, target), features, discount, ridge)
-    h = _horizon(log, horizon)
+    steps, h = _Steps(log, target, features, discount, ridge), _horizon(log, horizon)
     session, step = np.nonzero(log.played)
     to_go = np.maximum(h - step, 0)
     q = np.zeros((*log.arm.shape, log.n_arms))
     for k in range(_FOLDS):
-        theta, _ = steps.fit(h, session % _FOLDS != k)
         mine = session % _FOLDS == k
+        theta, _ = steps.fit(h, ~mine)
         values = steps.every[np.repeat(mine, log.n_arms)] @ theta.T
         values = values.reshape(-1, log.n_arms, h + 1)
-        n = np.arange(len(values))
-        q[session[mine], step[mine]] = values[n, :, to_go[mine]]
+        chosen = np.arange(len(values)), slice(None), to_go[mine]
+        q[session[mine], step[mine]] = values[chosen]
     return q
 
 
 class _Steps:
-    """The N played steps of a log, session by session, as rows of features: sparse if one-hot.
-
-    Parameters are those of `fitted_q_evaluation`; the target has shape (n, T, K).
-    """
+    """The N steps of a log, session by session, as rows of features: of what was shown, and of every arm."""
 
     def __init__(
         self,
         log: SessionLog,
-        target: NDArray,
+        target: ArrayLike,
         features: ArrayLike | None,
         discount: float,
         ridge: float,
     ) -> None:
         self.discount = as_probability("discount", discount)
         self.ridge = as_positive("ridge", ridge)
-        target, played, k = target[log.played], log.played, log.n_arms
-        n = len(target)
-        edges = np.arange(n * k + 1)
+        sparse, k = scipy.sparse.csr_array, log.n_arms
+        policy = _policy(log, target)[log.played]
+        n, edges = len(policy), np.arange(policy.size + 1)
         if features is None:
-            place = _states(log)[played, None] * k + np.arange(k)
-            ones = np.ones(n * k)
-            self.every = sparse.csr_array((ones, place.ravel(), edges))
+            pair = _states(log)[log.played][:, None] * k + np.arange(k)
+            self.every = sparse((np.ones(n * k), pair.ravel(), edges))
         else:
             features = as_array("features", features, (..., k, "d"), np.float64)
-            x = _of_steps("features", log, features)[played]
-            self.every = x.reshape(n * k, -1)
-        self.shown = self.every[np.arange(n) * k + log.arm[played]]
-        mix = sparse.csr_array((target.ravel(), edges[:-1], edges[::k]))
+            at_steps = _of_steps("features", log, features)[log.played]
+            self.every = at_steps.reshape(n * k, -1)
+        self.shown = self.every[np.arange(n) * k + log.arm[log.played]]
+        mix = sparse((policy.ravel(), edges[:-1], edges[::k]))
         self.under_target = mix @ self.every
-        self.reward = log.reward[played]
-        self.last = np.append(np.diff(np.nonzero(played)[0]) > 0, True)
+        self.reward = log.reward[log.played]
+        self.last = np.append(np.diff(np.nonzero(log.played)[0]) > 0, True)
 
     def goals(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the rewards and the discounted value of the next step by a model, (N,)."""
+        """Return rewards and the discounted value of the next step by a model (d,), shape (N,)."""
         after = np.append((self.under_target @ theta)[1:], 0)
         return self.reward + self.discount * np.where(self.last, 0, after)
 
     def fit(
-        self, horizon: int, used: ArrayLike = True
+        self, horizon: int, used: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.float64], Callable[[NDArray], NDArray]]:
-        """Fit a model for 0, 1, …, H steps to go, (H + 1, d), to some steps (N,); also return the solver."""
-        x = sparse.diags_array(np.broadcast_to(used, self.last.shape) * 1.0)
-        x = x @ self.shown
-        prior = self.ridge * sparse.eye_array(x.shape[1])
-        solve = splu(sparse.csc_array(sparse.csc_array(x.T @ x) + prior)).solve
-        theta = [np.zeros(x.shape[1])]
+        """Fit models for 0 to H steps to go, (H + 1, d), to the steps used; also return the solver."""
+        used = np.ones(len(self.last)) if used is None else used.astype(float)
+        x = scipy.sparse.diags_array(used) @ self.shown
+        d = x.shape[1]
+        gram = scipy.sparse.csc_array(x.T @ x) + self.ridge * scipy.sparse.eye_array(d)
+        solve = scipy.sparse.linalg.splu(gram.tocsc()).solve
+        theta = [np.zeros(d)]
         for _ in range(horizon):
             theta.append(solve(x.T @ self.goals(theta[-1])))
         return np.array(theta), solve
 
 
 def _states(log: SessionLog) -> NDArray[np.int64]:
-    """Return the states of a log that has them."""
     if log.state is None:
-        raise ValueError("state must be in the log for tables: got None")
+        raise ValueError("state must be in a log that tables are used with: got None")
     return log.state
 
 
-def _of_steps(name: str, log: SessionLog, values: NDArray) -> NDArray:
+def _of_steps(name: str, log: SessionLog, values: ArrayLike) -> NDArray:
     """Return values (n, T, K, ...) of steps, given as they are or as a table (S, K, ...) of states."""
-    if values.shape[:2] == log.arm.shape and values.shape[2:3] == (log.n_arms,):
+    values, steps = np.asarray(values), (*log.arm.shape, log.n_arms)
+    if values.shape[:3] == steps:
         return values
-    if values.shape[1:2] != (log.n_arms,):
-        steps = (*log.arm.shape, log.n_arms)
+    if values.shape[1:2] != steps[2:]:
         raise ValueError(
             f"{name} must have shape {steps} or (S, {log.n_arms}): got {values.shape}"
         )
-    known = (_states(log) < len(values)) | ~log.played
-    log.every_step(
-        "state", log.state, known, f"be a row of {name}, {len(values)} in all"
-    )
+    known = _states(log) < len(values)
+    log.every_step("state", log.state, known, f"be one of {len(values)} in {name}")
     return values[log.state]
 
 
-def _target(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
-    """Return a policy's checked probabilities, shape (n, T, K), with 0 where nothing was played."""
-    target = _of_steps("target", log, as_real("target", target, (..., log.n_arms)))
-    total = np.where(log.played, target.sum(axis=-1), 1)
-    fits = ~log.played | (
-        (target >= 0).all(axis=-1) & (abs(total - 1) <= SUM_TOLERANCE)
-    )
-    log.every_step("target", total, fits, "hold probabilities that sum to 1")
-    return np.where(log.played[..., None], target, 0)
-
-
-def _weights(log: SessionLog, target: NDArray) -> NDArray[np.float64]:
-    ratio = np.where(log.played, _of_arm(log, target) / log.propensity, 1)
-    return ratio.cumprod(axis=1)
+def _policy(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
+    """Return a target's checked probabilities, (n, T, K), with 0 where nothing was played."""
+    policy = _of_steps("target", log, as_real("target", target, (..., log.n_arms)))
+    policy = np.where(log.played[..., None], policy, 0)
+    total = policy.sum(axis=-1)
+    held = (policy >= 0).all(axis=-1) & (abs(total - log.played) <= SUM_TOLERANCE)
+    log.every_step("target", total, held, "hold probabilities that sum to 1")
+    return policy
 
 
 def _of_arm(log: SessionLog, values: NDArray) -> NDArray:
@@ -458,7 +375,6 @@ def _of_arm(log: SessionLog, values: NDArray) -> NDArray:
 
 
 def _horizon(log: SessionLog, horizon: int | None) -> int:
-    """Return how many steps of the log count."""
     longest = log.arm.shape[1]
     return longest if horizon is None else min(as_size("horizon", horizon), longest)
 
@@ -470,16 +386,16 @@ def _estimate(
     discount: float,
     start: float | NDArray = 0.0,
 ) -> Estimate:
-    """Estimate the mean of what steps (n, H) are worth, weighed, and of a start (n,)."""
+    """Estimate the mean of a start (n,) and of what each step gains, weighed, (n, H)."""
     term = weight * gain
     if weighted:
         share = weight.mean(axis=0)
         if not share.all():
             raise ValueError(
-                f"horizon must be at most {share.argmin()}, as no session goes on as the target would: "
-                f"got {len(share)}"
+                f"target must do what some session did up to each step: got only weights of 0 in step "
+                f"{share.argmin()}"
             )
         value = term.mean(axis=0) / share
         term = value + weight * (gain - value) / share
-    worth = as_probability("discount", discount) ** np.arange(term.shape[1])
+    worth = as_probability("discount", discount) ** np.arange(gain.shape[1])
     return mean_interval(start + term @ worth)
