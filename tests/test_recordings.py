@@ -15,6 +15,7 @@ from zoolib import (
     FeatureEngineer,
     LinUCBAgent,
     RandomAgent,
+    RecordedRuns,
     ZooplusSimulator,
     recorded_experiment,
     run_experiment,
@@ -286,6 +287,28 @@ def test_what_makes_worlds_and_features_has_a_name(name, path):
     assert not path.exists()
 
 
+@pytest.mark.parametrize("name", ["runs.json", "runs.json.xz"])
+def test_what_was_run_once_is_read_from_then_on(tmp_path, name):
+    results = iter([np.arange(6).reshape(2, 3), {"right": np.array([0.5])}])
+    recorded = RecordedRuns(tmp_path / name)
+    assert recorded("table", lambda: next(results)) == [[0, 1, 2], [3, 4, 5]]
+    assert recorded("named", lambda: next(results)) == {"right": [0.5]}
+    for again in (recorded, RecordedRuns(tmp_path / name)):
+        assert again("table", lambda: next(results)) == [[0, 1, 2], [3, 4, 5]]
+        assert again("named", lambda: next(results)) == {"right": [0.5]}
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_what_no_record_holds_leaves_it_as_it_was(tmp_path):
+    recorded = RecordedRuns(tmp_path / "runs.json")
+    recorded("number", lambda: 1)
+    before = recorded.path.read_bytes()
+    with pytest.raises(TypeError):
+        recorded("object", object)
+    assert recorded.path.read_bytes() == before
+    assert RecordedRuns(recorded.path)("object", lambda: 2) == 2
+
+
 CHOICES = sorted(set(RECORDS.glob("*.xz")) - set(RECORDS.glob("*.json.xz")))
 RESULTS = sorted({*RECORDS.glob("*.json"), *RECORDS.glob("*.json.xz")})
 
@@ -294,8 +317,10 @@ RESULTS = sorted({*RECORDS.glob("*.json"), *RECORDS.glob("*.json.xz")})
 def test_records_of_results_name_their_commit_and_a_chapter_reads_each(path):
     blob = path.read_bytes()
     record = json.loads(lzma.decompress(blob) if path.suffix == ".xz" else blob)
-    commit = record.get("commit") or record["machine"]["commit"]
-    assert re.fullmatch(r"[0-9a-f]{12}", commit)
+    parts = [record["machine"]] if "machine" in record else record.values()
+    commits = {part["commit"] for part in parts}
+    assert commits
+    assert all(re.fullmatch(r"[0-9a-f]{12}", commit) for commit in commits)
     pages = [page.read_text() for page in (ROOT / "chapters").glob("*.md")]
     assert any(path.name in page for page in pages)
 

@@ -4,20 +4,27 @@ from . import agents, book, experiments, models, monitoring, service, world
 from .agents import (
     Agent,
     Context,
+    DQNAgent,
     EnsembleAgent,
     EpsilonGreedyAgent,
     GuardedAgent,
     HybridLinUCBAgent,
+    LastItems,
     LinearAgent,
     LinTSAgent,
     LinUCBAgent,
     MCDropoutAgent,
     NeuralLinearAgent,
     NeuralUCBAgent,
+    OneHot,
     OracleAgent,
+    Plain,
+    QLearningAgent,
     RandomAgent,
     RevealedContext,
+    SarsaAgent,
     StaticAgent,
+    fitted_q,
 )
 from .agents.policies import draw, greedy, with_floor
 from .book import plots
@@ -48,7 +55,12 @@ from .experiments.evaluation import (
     share_of_oracle,
 )
 from .experiments.history import History
-from .experiments.recordings import current_commit, recorded_experiment
+from .experiments.recordings import (
+    RecordedRuns,
+    current_commit,
+    recorded_experiment,
+)
+from .experiments.sessions import SessionHistory, VisitAgent, play_sessions
 from .experiments.sweeps import Sweep, sweep
 from .models.posterior import RidgePosterior
 from .models.recommender import (
@@ -58,7 +70,10 @@ from .models.recommender import (
     static_recommenders,
     train_recommender,
 )
+from .world.environment import SessionEnv
 from .world.features import FeatureEngineer
+from .world.mdp import DecisionProcess
+from .world.sessions import SessionSimulator, best_on_last_category
 from .world.simulator import (
     SHOCK_1,
     SHOCK_2,
@@ -75,6 +90,8 @@ __all__ = [
     "Agent",
     "Churn",
     "Context",
+    "DQNAgent",
+    "DecisionProcess",
     "EnsembleAgent",
     "EpsilonGreedyAgent",
     "Estimate",
@@ -82,6 +99,7 @@ __all__ = [
     "GuardedAgent",
     "History",
     "HybridLinUCBAgent",
+    "LastItems",
     "LinTSAgent",
     "LinUCBAgent",
     "LinearAgent",
@@ -90,15 +108,25 @@ __all__ = [
     "MarketShock",
     "NeuralLinearAgent",
     "NeuralUCBAgent",
+    "OneHot",
     "OracleAgent",
+    "Plain",
+    "QLearningAgent",
     "RandomAgent",
+    "RecordedRuns",
     "RevealedContext",
     "RidgePosterior",
+    "SarsaAgent",
+    "SessionEnv",
+    "SessionHistory",
+    "SessionSimulator",
     "StaticAgent",
     "Sweep",
     "TrainingHistory",
+    "VisitAgent",
     "ZooplusSimulator",
     "agents",
+    "best_on_last_category",
     "best_product_value",
     "book",
     "bootstrap_interval",
@@ -110,6 +138,7 @@ __all__ = [
     "draw",
     "entropy_floor",
     "experiments",
+    "fitted_q",
     "gauntlet",
     "greedy",
     "lead",
@@ -122,6 +151,7 @@ __all__ = [
     "oracle_value",
     "phases",
     "pick_device",
+    "play_sessions",
     "plots",
     "policy_value",
     "proportion_interval",

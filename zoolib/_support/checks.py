@@ -147,6 +147,16 @@ def as_array(
     return array if dtype is None else array.astype(dtype, copy=False)
 
 
+def as_flags(name: str, value: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return truths of the shape wanted; a single one serves all."""
+    flags = np.asarray(value)
+    if flags.dtype != bool or flags.shape not in ((), shape):
+        raise ValueError(
+            f"{name} must hold booleans of shape {shape}: got {flags.dtype} of shape {flags.shape}"
+        )
+    return flags if flags.shape == shape else np.full(shape, flags)
+
+
 def as_real(name: str, value: ArrayLike, shape: Shape | None) -> NDArray[np.float64]:
     """Return a copy in double precision, NaN included, if it has the shape wanted."""
     return _numbers(name, value, "fiub", "real", shape).astype(np.float64)

@@ -3,6 +3,7 @@
 from . import (
     base,
     baselines,
+    dqn,
     ensembles,
     guards,
     hybrid,
@@ -11,6 +12,7 @@ from . import (
     neural_linear,
     neural_ucb,
     policies,
+    tabular,
 )
 from .base import Agent, Context
 from .baselines import (
@@ -19,6 +21,7 @@ from .baselines import (
     RevealedContext,
     StaticAgent,
 )
+from .dqn import DQNAgent, Encoder, LastItems, OneHot, Plain
 from .ensembles import EnsembleAgent, MCDropoutAgent
 from .guards import GuardedAgent
 from .hybrid import HybridLinUCBAgent
@@ -31,14 +34,18 @@ from .linear import (
 from .neural import NeuralAgent
 from .neural_linear import NeuralLinearAgent
 from .neural_ucb import NeuralUCBAgent
+from .tabular import QLearningAgent, SarsaAgent, fitted_q
 
 __all__ = [
     "Agent",
     "Context",
+    "DQNAgent",
+    "Encoder",
     "EnsembleAgent",
     "EpsilonGreedyAgent",
     "GuardedAgent",
     "HybridLinUCBAgent",
+    "LastItems",
     "LinTSAgent",
     "LinUCBAgent",
     "LinearAgent",
@@ -46,13 +53,19 @@ __all__ = [
     "NeuralAgent",
     "NeuralLinearAgent",
     "NeuralUCBAgent",
+    "OneHot",
     "OracleAgent",
+    "Plain",
+    "QLearningAgent",
     "RandomAgent",
     "RevealedContext",
+    "SarsaAgent",
     "StaticAgent",
     "base",
     "baselines",
+    "dqn",
     "ensembles",
+    "fitted_q",
     "guards",
     "hybrid",
     "linear",
@@ -60,4 +73,5 @@ __all__ = [
     "neural_linear",
     "neural_ucb",
     "policies",
+    "tabular",
 ]

@@ -12,6 +12,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "history",
         "offpolicy",
         "recordings",
+        "sessions",
         "sweeps",
     ],
 )

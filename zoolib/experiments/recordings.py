@@ -1,10 +1,12 @@
-"""Recorded experiments: what agents showed is read from a file, and the visits are played again.
+"""Recorded experiments: what took minutes once is read from a file, and compared with runs of today.
 
-A record holds choices and nothing else. Visitors, clicks and rewards are those of the library as it is.
+A record of the arena holds choices and nothing else: visitors, clicks and rewards are those of the library
+as it is. A record of other experiments holds their results.
 """
 
 from __future__ import annotations
 
+import json
 import lzma
 import os
 import subprocess
@@ -12,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +116,53 @@ def recorded_experiment(
     if live:
         history = _beside(play(live, n_steps=n_steps, shocks=shocks), history)
     return history
+
+
+SHORT = (",", ":")  # JSON without blanks
+
+
+class RecordedRuns:
+    """A file of results by key: what is not in it is computed and written down.
+
+    A result is what JSON holds: numbers, lists, dictionaries of them; arrays become lists. The file keeps
+    each with the commit at which it was made, and nothing checks it: a page runs a part again and compares.
+
+    Parameters
+    ----------
+    path : path-like
+        The file, compressed if its name ends in ``.xz``.
+
+    Examples
+    --------
+    >>> from tempfile import mkdtemp
+    >>> recorded = RecordedRuns(Path(mkdtemp()) / "squares.json")
+    >>> recorded("first three", lambda: np.arange(3) ** 2)
+    [0, 1, 4]
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._runs = {}
+        if self.path.exists():
+            blob = self.path.read_bytes()
+            packed = self.path.suffix == ".xz"
+            self._runs = json.loads(lzma.decompress(blob) if packed else blob)
+
+    def __call__(self, key: str, make: Callable[[], object]) -> Any:
+        """Return the result of this key, as JSON holds it; call `make` if there is none."""
+        if key not in self._runs:
+            run = {"commit": current_commit(), "result": make()}
+            text = json.dumps(run, default=np.ndarray.tolist)
+            self._runs[key] = json.loads(text)
+            lines = (
+                f"{json.dumps(k)}:{json.dumps(run, separators=SHORT)}"
+                for k, run in self._runs.items()
+            )
+            blob = ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+            packed = self.path.suffix == ".xz"
+            blob = lzma.compress(blob) if packed else blob
+            write_whole(self.path, lambda file: file.write(blob))
+        return self._runs[key]["result"]
 
 
 def current_commit() -> str:

@@ -66,6 +66,22 @@ def descend(optimiser: torch.optim.Optimizer, losses: Tensor) -> None:
     optimiser.step()
 
 
+def as_vector(network: nn.Module) -> Tensor:
+    """Lay the parameters of a network, and their gradients, out in one vector, and return it.
+
+    To step along a vector takes one call, however many layers there are. A copy of the network has parameters
+    of its own again.
+    """
+    parameters = list(network.parameters())
+    sizes = [p.numel() for p in parameters]
+    vector = torch.cat([p.data.reshape(-1) for p in parameters])
+    vector.grad = torch.zeros_like(vector)
+    parts = zip(vector.split(sizes), vector.grad.split(sizes), strict=True)
+    for p, (weight, gradient) in zip(parameters, parts, strict=True):
+        p.data, p.grad = weight.view_as(p), gradient.view_as(p)
+    return vector
+
+
 class Embedding(nn.Module):
     """A table of `n` learned vectors of length `dim`, looked up by id.
 
@@ -139,6 +155,7 @@ class MLP(nn.Module):
         x: NDArray,
         masks: Sequence[NDArray] | None = None,
         at: tuple[NDArray, ...] = (),
+        inputs: list[NDArray] | None = None,
     ) -> NDArray:
         """Return what `forward` does, for arrays and without a trace for gradients.
 
@@ -153,6 +170,8 @@ class MLP(nn.Module):
         at : tuple of indices, default ()
             Which of the stacked networks to evaluate: an index into the leading axes of the weights, all
             if empty.
+        inputs : list, optional
+            To it the inputs of each layer are appended, for `backpropagate`.
 
         Returns
         -------
@@ -172,9 +191,36 @@ class MLP(nn.Module):
             for place, (weight, bias) in enumerate(layers):
                 if place > 0:
                     np.maximum(x, 0, out=x)
+                if inputs is not None:
+                    inputs.append(x)
                 x = x @ weight
                 x += bias
         return x
+
+    def backpropagate(self, inputs: Sequence[NDArray], gradient: NDArray) -> NDArray:
+        """Fill the gradients of the parameters, which exist, by matrix products: no trace is needed.
+
+        Parameters
+        ----------
+        inputs : sequence of ndarray
+            Of each layer, by `evaluate`.
+        gradient : ndarray, shape (..., n, out)
+            Of the loss, by the outputs.
+
+        Returns
+        -------
+        ndarray, shape (..., n, in)
+            The same by the inputs of the first layer.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):  # the result tells
+            for place in range(len(inputs) - 1, -1, -1):
+                weight, bias = self.layers[place]
+                np.matmul(inputs[place].mT, gradient, out=weight.grad.numpy())
+                np.sum(gradient, axis=-2, keepdims=True, out=bias.grad.numpy())
+                gradient = gradient @ weight.data.numpy().mT
+                if place > 0:
+                    gradient *= inputs[place] > 0
+        return gradient
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ See Chapter 3, "A memory to train from".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -17,8 +17,139 @@ from zoolib._support.generators import stream
 from zoolib._support.state import Learner
 
 
-class ReplayBuffer(Learner):
-    """The newest `capacity` rows with their rewards; in many worlds, one buffer per world, in step.
+class Memory(Learner):
+    """The newest `capacity` rows of a table; in many worlds one table per world.
+
+    Worlds may add rows at different paces. A row's *place*, 0 … capacity - 1, is that of the row it
+    replaced, so that the rows of a world follow one another, and place 0 follows the last.
+
+    Parameters
+    ----------
+    capacity : int
+        Number of rows kept.
+    columns : dict of str to (shape, dtype)
+        What a row holds.
+    n_worlds : int, optional
+        Number of worlds W; without it there is no worlds axis.
+    seed : int, SeedSequence or Generator, or a sequence of them, default 0
+        Seed of what `draw` draws; with worlds, one for all or one for each.
+
+    Attributes
+    ----------
+    columns : dict of str to ndarray, shape (capacity, ...) or (W, capacity, ...)
+        The table; change nothing in it.
+    """
+
+    _learns = ("_added", "_held", "_generators")  # how much is held comes first
+
+    def __init__(
+        self,
+        capacity: int,
+        columns: Mapping[str, tuple[tuple[int, ...], DTypeLike]],
+        n_worlds: int | None = None,
+        seed: Seed | Sequence[Seed] = 0,
+    ) -> None:
+        self.capacity = as_size("capacity", capacity)
+        self.n_worlds = None if n_worlds is None else as_size("n_worlds", n_worlds)
+        lead = () if n_worlds is None else (n_worlds,)
+        self._worlds = tuple(map(np.arange, lead))
+        self.columns = {
+            name: np.zeros((*lead, self.capacity, *shape), dtype)
+            for name, (shape, dtype) in columns.items()
+        }
+        self._added = np.zeros(lead, int).tolist()  # rows of each world, ever
+        self.reseed(seed)
+
+    def reseed(self, seed: Seed | Sequence[Seed]) -> None:
+        """Seed what `draw` draws anew."""
+        seeds = as_seeds("seed", seed, self.n_worlds)
+        self._generators = [stream(one, "replay") for one in seeds]
+
+    def __len__(self) -> int:
+        """Return the number of rows held: in every world, if some hold more."""
+        return int(self.held.min())
+
+    @property
+    def held(self) -> NDArray[np.int64]:
+        """Number of rows held, shape () or (W,)."""
+        return np.minimum(self._added, self.capacity)
+
+    def put(
+        self, row: Sequence[NDArray], played: NDArray[np.bool_] | None = None
+    ) -> Callable[[], None]:
+        """Remember one row per world, checked before, where something was played; the oldest makes room.
+
+        Parameters
+        ----------
+        row : sequence of ndarray, shapes (...) or (W, ...)
+            One entry per column.
+        played : ndarray of bool, shape () or (W,), optional
+            Worlds that have a row; all if omitted.
+
+        Returns
+        -------
+        callable
+            Undoes this, as long as nothing else was added.
+        """
+        before = self._added
+        at = (*self._worlds, np.remainder(before, self.capacity))
+        step = 1
+        if played is not None and not played.all():
+            step, at = played, tuple(index[played] for index in at)
+            row = [value[played] for value in row]
+        lost = [column[at].copy() for column in self.columns.values()]
+
+        def write(row: Sequence[NDArray], added: int | list[int]) -> None:
+            for column, value in zip(self.columns.values(), row, strict=True):
+                column[at] = value
+            self._added = added
+
+        write(row, (np.asarray(before) + step).tolist())
+        return lambda: write(lost, before)
+
+    def draw(self, n: int) -> NDArray[np.int64]:
+        """Draw places of n rows per world, uniformly and with replacement; shape (n,) or (W, n)."""
+        held = self.held.reshape(-1).tolist()
+        drawn = [
+            g.integers(m, size=n) for g, m in zip(self._generators, held, strict=True)
+        ]
+        return np.array(drawn) if self._worlds else drawn[0]
+
+    def last(self, n: int) -> NDArray[np.int64]:
+        """Return the places of the last n rows, the newest last; fewer if a world holds fewer."""
+        n = min(n, len(self))
+        return (np.array(self._added)[..., None] + np.arange(-n, 0)) % self.capacity
+
+    def newer(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many rows of its world are newer than each of these places, (n,) or (W, n)."""
+        return (np.array(self._added)[..., None] - 1 - places) % self.capacity
+
+    def at(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+        """Return the index of places (n,) or (W, n) in the columns."""
+        return (*(world[:, None] for world in self._worlds), places)
+
+    def rows(self, places: NDArray[np.int64]) -> list[NDArray]:
+        """Return the rows at these places, one array (n, ...) or (W, n, ...) per column, copied."""
+        at = self.at(places)
+        return [column[at] for column in self.columns.values()]
+
+    def sample(self, n: int) -> list[NDArray]:
+        """Draw n rows per world, uniformly and with replacement; shapes as of `rows`."""
+        return self.rows(self.draw(n))
+
+    def newest(self, n: int) -> list[NDArray]:
+        """Return the last n rows, the newest last; fewer if fewer are held. Shapes as of `rows`."""
+        return self.rows(self.last(n))
+
+    @property
+    def _held(self) -> list[NDArray]:
+        """The parts of the columns that hold rows, in the order of their places."""
+        at = (*map(slice, map(len, self._worlds)), slice(int(self.held.max())))
+        return [column[at] for column in self.columns.values()]
+
+
+class ReplayBuffer(Memory):
+    """The newest `capacity` rows of features with their rewards; worlds add theirs in step.
 
     Parameters
     ----------
@@ -44,8 +175,6 @@ class ReplayBuffer(Learner):
     array([1., 2.], dtype=float32)
     """
 
-    _learns = ("_added", "_held", "_generators")  # how much is held comes first
-
     def __init__(
         self,
         capacity: int,
@@ -55,26 +184,10 @@ class ReplayBuffer(Learner):
         dtype: DTypeLike = np.float32,
         n_weights: int | None = None,
     ) -> None:
-        self.capacity = as_size("capacity", capacity)
-        self.n_worlds = None if n_worlds is None else as_size("n_worlds", n_worlds)
-        shape = (self.capacity,) if n_worlds is None else (n_worlds, self.capacity)
-        self._every = (slice(None),) * (len(shape) - 1)  # the index of all worlds
-        # Rows, rewards and weights: columns of one table, with the rows along the same axis.
-        self._columns = [np.zeros((*shape, n_features), dtype), np.zeros(shape, dtype)]
+        columns = {"x": ((n_features,), dtype), "reward": ((), dtype)}
         if n_weights is not None:
-            n_weights = as_size("n_weights", n_weights)
-            self._columns.append(np.zeros((*shape, n_weights), dtype))
-        self._added = 0
-        self.reseed(seed)
-
-    def reseed(self, seed: Seed | Sequence[Seed]) -> None:
-        """Seed what `sample` draws anew."""
-        seeds = as_seeds("seed", seed, self.n_worlds)
-        self._generators = [stream(one, "replay") for one in seeds]
-
-    def __len__(self) -> int:
-        """Return the number of rows held."""
-        return min(self._added, self.capacity)
+            columns["weight"] = ((as_size("n_weights", n_weights),), dtype)
+        super().__init__(capacity, columns, n_worlds, seed)
 
     def add(
         self, x: ArrayLike, reward: ArrayLike, weight: ArrayLike | None = None
@@ -93,46 +206,10 @@ class ReplayBuffer(Learner):
         callable
             Undoes this, as long as nothing else was added.
         """
-        at = (*self._every, self._added % self.capacity)
-        lost = [column[at].copy() for column in self._columns]
-        given = {"x": x, "reward": reward}
-        if weight is not None:
-            given["weight"] = weight
+        given = (x, reward) if weight is None else (x, reward, weight)
+        lead, axes = np.shape(self._added), 1 + len(self._worlds)
         row = [
-            as_array(name, value, old.shape, old.dtype)
-            for (name, value), old in zip(given.items(), lost, strict=True)
+            as_array(name, value, (*lead, *column.shape[axes:]), column.dtype)
+            for value, (name, column) in zip(given, self.columns.items(), strict=True)
         ]
-
-        def write(row: Sequence[NDArray], step: int) -> None:
-            for column, value in zip(self._columns, row, strict=True):
-                column[at] = value
-            self._added += step
-
-        write(row, 1)
-        return lambda: write(lost, -1)
-
-    def sample(self, n: int) -> list[NDArray]:
-        """Draw n rows per world, uniformly and with replacement.
-
-        Returns
-        -------
-        x, reward, weight : ndarray, shapes (n, d), (n,) and (n, M), behind an axis W with worlds
-            Weights only if they are kept.
-        """
-        held = len(self)
-        places = np.array([g.integers(held, size=n) for g in self._generators])
-        worlds = np.arange(len(places))[:, None]
-        at = places[0] if self.n_worlds is None else (worlds, places)
-        return [column[at] for column in self._columns]
-
-    def newest(self, n: int) -> list[NDArray]:
-        """Return the last n rows, the newest last; fewer if fewer are held. Shapes as of `sample`."""
-        n = min(n, len(self))
-        places = np.arange(self._added - n, self._added) % self.capacity
-        return [column[(*self._every, places)] for column in self._columns]
-
-    @property
-    def _held(self) -> list[NDArray]:
-        """The parts of the columns that hold rows, in the order of their places."""
-        at = (*self._every, slice(len(self)))
-        return [column[at] for column in self._columns]
+        return self.put(row)

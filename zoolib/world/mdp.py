@@ -158,10 +158,9 @@ class DecisionProcess:
         lasts = np.ones(self.start.shape)
         for _ in range(self.n_states):
             lasts = np.vecdot(self.transition, lasts[..., None, None, :]).max(axis=-1)
-        if (lasts > 1 - _ROUNDING).any():
-            raise ValueError(
-                "discount must be below 1 where sessions may never end: got 1"
-            )
+            if (lasts < 1 - _ROUNDING).all():
+                return
+        raise ValueError("discount must be below 1 where sessions may never end: got 1")
 
 
 def _check_shares(name: str, shares: NDArray, wanted: str, least: float) -> None:

@@ -6,6 +6,7 @@ runs out. One product is shown a step. See Chapter 6, "A shop that remembers".
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from itertools import product as every
 
@@ -112,8 +113,9 @@ class SessionSimulator:
             n_products, k=-1, dtype=bool
         )
         self._glossy = place.sum(axis=-1) % 2 == 1
+        self._click = self._click_probabilities()
         self._drift = np.stack([self._draw_drift(one) for one in self._seeds])
-        self._worlds = np.arange(len(shops))
+        self._worlds, self._n_copies = np.arange(len(shops)), 1
         self.reseed(self._seeds)
         self.reset()
 
@@ -147,7 +149,22 @@ class SessionSimulator:
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
         """Begin new luck, for the same shops: one seed for all worlds, or one for each."""
-        self._luck = Uniforms(seed, len(self._worlds), "sessions")
+        n_streams = len(self._worlds) // self._n_copies
+        self._luck = Uniforms(seed, n_streams, "sessions")
+
+    def _next_luck(self) -> NDArray[np.float64]:
+        """Return uniform numbers for a step in each world, shape (W, 5)."""
+        return self._luck.next(_N_LUCK * self._n_copies).reshape(-1, _N_LUCK)
+
+    def copies(self, n: int) -> SessionSimulator:
+        """Return each world n times, side by side, as (W n) worlds; those of one share its stream of luck."""
+        copies = copy.copy(self)
+        copies._n_copies = as_size("n", n)
+        copies._worlds = np.repeat(self._worlds, n)
+        copies.n_worlds = len(copies._worlds)
+        copies.reseed(self._seeds)
+        copies.reset()
+        return copies
 
     def reset(self) -> NDArray[np.int64]:
         """Let a new visitor come, in every world; return the first observation, as `step` does."""
@@ -155,7 +172,7 @@ class SessionSimulator:
         self._persona, self._intent, self._patience = np.zeros((3, *shape), np.int64)
         self._items = np.zeros((*shape, LAST), np.int64)
         self._clicks = np.zeros((*shape, LAST), np.int64)
-        self._begin(np.ones(shape, bool), self._luck.next(_N_LUCK))
+        self._begin(np.ones(shape, bool), self._next_luck())
         return self.observation()
 
     def observation(self) -> NDArray[np.int64]:
@@ -194,7 +211,7 @@ class SessionSimulator:
         begins = self._patience == 0
         if self.n_worlds is None and begins.any():
             raise RuntimeError("the session is over: call reset before the next step")
-        luck = self._luck.next(_N_LUCK)
+        luck = self._next_luck()
         clicked, intent, patience = self._follow(
             self._worlds, self._persona, self._intent, self._patience, product, luck
         )
@@ -271,8 +288,7 @@ class SessionSimulator:
         n_worlds, n_products = self._category.shape
         shape = (n_worlds, N_PERSONAS, N_INTENTS, PATIENCE)
         moves = np.zeros((*shape, n_products, *shape[1:]))
-        click = self._click_probabilities()  # (W, persona, intent, product)
-        intents = np.eye(N_INTENTS)
+        click, intents = self._click, np.eye(N_INTENTS)
         own = (1 - self.carry_over) * (
             STAY * intents + (1 - STAY) * self._drift[:, :, None]
         )
@@ -336,10 +352,8 @@ class SessionSimulator:
         luck: NDArray,
     ) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
         """Return clicks, next intents and patience for any number of visitors, with luck (n, 5)."""
-        category, glossy = self._category[world, product], self._glossy[world, product]
-        plain = self._table[persona, category]
-        plain = np.where(category == intent, plain, OFF_INTENT * plain)
-        clicked = luck[:, 0] < np.where(glossy, plain + GLOSS * (1 - plain), plain)
+        clicked = luck[:, 0] < self._click[world, persona, intent, product]
+        glossy, category = self._glossy[world, product], self._category[world, product]
         found = clicked & ~glossy
         drifts = _drawn(self._drift[world, persona], luck[:, 4])
         falls = luck[:, 2] < FADE

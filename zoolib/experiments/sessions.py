@@ -1,0 +1,275 @@
+"""Agents in the shop of sessions: the same worlds and luck for all, and what their policies are worth.
+
+See Chapter 6, "When is it worth it?".
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from tqdm import tqdm
+
+from zoolib._support.checks import Seed, as_size
+from zoolib._support.progress import progress_bar
+from zoolib._support.threads import one_thread
+from zoolib.agents import Context, LinearAgent
+from zoolib.experiments.arena import check_seeds
+from zoolib.world.sessions import (
+    LAST,
+    N_INTENTS,
+    N_PERSONAS,
+    N_STATES,
+    PATIENCE,
+    SessionSimulator,
+)
+
+# What says what an agent's greedy policy is worth in each world, shape (W,).
+Judge = Callable[[Any], NDArray[np.float64]]
+STATES = (N_PERSONAS, N_INTENTS, PATIENCE)
+
+
+@dataclass(frozen=True)
+class SessionHistory:
+    """What agents earned in their sessions, and what they had learnt after some of them.
+
+    A agents, W worlds, n sessions and C checkpoints.
+
+    Attributes
+    ----------
+    agents : tuple of str
+    seeds : tuple of int
+        Of the worlds.
+    clicks, steps : ndarray of int, shape (A, W, n)
+        Clicks and steps of each session.
+    checkpoints : ndarray of int, shape (C,)
+        Numbers of sessions.
+    value : ndarray, shape (A, W, C)
+        Clicks a session, without exploring, of what an agent had learnt by then: exact where it sees the
+        state, else a mean of sessions played.
+    optimum, myopic : ndarray, shape (W,)
+        Clicks a session of the best policy, and of the best for the next click, that see the state; exact.
+    """
+
+    agents: tuple[str, ...]
+    seeds: tuple[int, ...]
+    clicks: NDArray[np.int16]
+    steps: NDArray[np.int16]
+    checkpoints: NDArray[np.int64]
+    value: NDArray[np.float64]
+    optimum: NDArray[np.float64]
+    myopic: NDArray[np.float64]
+
+    def share(self, agent: str) -> NDArray[np.float64]:
+        """Return an agent's values as shares of the optimum, shape (W, C)."""
+        return self.value[self.agents.index(agent)] / self.optimum[:, None]
+
+
+def play_sessions(
+    agents: Mapping[str, Any],
+    seeds: Sequence[int],
+    n_sessions: int,
+    carry_over: float = 1.0,
+    hidden: bool = False,
+    *,
+    checkpoints: Sequence[int] = (),
+    n_judged: int = 200,
+    progress: bool = True,
+) -> SessionHistory:
+    """Let agents learn from sessions, each in worlds of its own that have the same seeds.
+
+    Parameters
+    ----------
+    agents : mapping of str to agent
+        They select, update and are greedy as `QLearningAgent` does, in ``len(seeds)`` worlds. Copies play.
+        An agent with `n_states` sees numbers of states, the others see observations.
+    seeds : sequence of int
+        One world each.
+    n_sessions : int
+        Number of sessions in each world. A world that is through waits for the others, and teaches nothing.
+    carry_over, hidden
+        As for `SessionSimulator`.
+    checkpoints : sequence of int, optional
+        After how many sessions greedy policies are judged; beside the last one, which always is.
+    n_judged : int, default 200
+        Number of sessions that judge a policy that does not see the state.
+    progress : bool, default True
+        Show a progress bar, unless the environment sets ``TQDM_DISABLE=1``.
+    """
+    seeds, n_sessions = check_seeds(seeds), as_size("n_sessions", n_sessions)
+    marks = [as_size("checkpoint", n, most=n_sessions) for n in checkpoints]
+    marks = np.unique([*marks, n_sessions])
+    if not agents:
+        raise ValueError("agents must hold at least one agent: got none")
+    for name, agent in agents.items():
+        if agent.n_worlds != len(seeds):
+            raise ValueError(
+                f"agent {name!r} plays n_worlds={agent.n_worlds}: wanted {len(seeds)}, one a seed"
+            )
+    shop = SessionSimulator(seed=seeds, carry_over=carry_over, hidden=hidden)
+    process = shop.process()
+    judge = _by_play(shop, seeds, n_judged) if hidden else _exactly(shop)
+    total = len(agents) * n_sessions
+    with one_thread(), progress_bar(progress, total=total, unit="session") as bar:
+        runs = [
+            _run(agent, shop, seeds, marks, judge, bar) for agent in agents.values()
+        ]
+    clicks, steps, value = map(np.stack, zip(*runs, strict=True))
+    best, next_best = process.optimal_q().argmax(-1), process.reward.argmax(-1)
+    return SessionHistory(
+        tuple(agents),
+        tuple(seeds),
+        clicks,
+        steps,
+        marks,
+        value,
+        process.value(best),
+        process.value(next_best),
+    )
+
+
+def _run(
+    agent: Any,
+    shop: SessionSimulator,
+    seeds: list[int],
+    marks: NDArray,
+    judge: Judge,
+    bar: tqdm,
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Let a copy of an agent play; return clicks and steps (W, n), and values at the marks (W, C)."""
+    agent, shop, n = copy.deepcopy(agent), copy.deepcopy(shop), marks[-1]
+    if hasattr(agent, "reseed"):
+        agent.reseed(seeds)
+    clicks, steps = np.zeros((2, shop.n_worlds, n), np.int16)
+    value = np.empty((shop.n_worlds, len(marks)))
+    number = np.zeros(shop.n_worlds, np.int64)  # of sessions that are through
+    seen, least = _seen(agent, shop.observation(), shop), 0
+    while least < n:
+        played = ~shop.over & (number < n)
+        action = agent.select(seen)
+        observation, reward, ended = shop.step(action)
+        before, seen = seen, _seen(agent, observation, shop)
+        agent.update(before, action, reward, seen, ended, played=played)
+        worlds = played.nonzero()[0]
+        clicks[worlds, number[worlds]] += reward[worlds].astype(np.int16)
+        steps[worlds, number[worlds]] += 1
+        ended &= played
+        number += ended
+        due = ended[:, None] & (number[:, None] == marks)
+        if due.any():
+            value[due] = np.broadcast_to(judge(agent)[:, None], due.shape)[due]
+        bar.update(number.min() - least)
+        least = number.min()
+    return clicks, steps, value
+
+
+def _seen(agent: Any, observation: NDArray, shop: SessionSimulator) -> NDArray:
+    """Return what an agent sees: numbers of states, if it counts them."""
+    return shop.state(observation) if hasattr(agent, "n_states") else observation
+
+
+def _exactly(shop: SessionSimulator) -> Judge:
+    """Return what computes the value of a greedy policy that sees states, shape (W,)."""
+    process = shop.process()
+    persona, intent, below = np.unravel_index(np.arange(N_STATES), STATES)
+    every = np.stack([persona, intent, below + 1], axis=-1)
+    every = np.broadcast_to(every, (shop.n_worlds, *every.shape))
+
+    def judge(agent: Any) -> NDArray[np.float64]:
+        return process.value(agent.greedy(_seen(agent, every, shop)))
+
+    return judge
+
+
+def _by_play(shop: SessionSimulator, seeds: list[int], n: int) -> Judge:
+    """Return what lets an agent play n sessions without exploring, for their mean clicks, shape (W,)."""
+    shop = shop.copies(n)
+    seeds = [np.random.SeedSequence([seed, 1]) for seed in seeds]  # of other visitors
+
+    def judge(agent: Any) -> NDArray[np.float64]:
+        shop.reseed(seeds)
+        observation, clicks, alive = shop.reset(), 0, True
+        while np.any(alive):
+            seen = observation.reshape(-1, n, observation.shape[-1])
+            observation, reward, ended = shop.step(agent.greedy(seen).reshape(-1))
+            clicks, alive = clicks + alive * reward, alive & ~ended
+        return clicks.reshape(-1, n).mean(axis=1)
+
+    return judge
+
+
+class VisitAgent:
+    """A bandit of the book among sessions: each step is a visit to it, and its click is all there is.
+
+    Parameters
+    ----------
+    agent : LinearAgent
+        With a model for each product, and as many features as `visit_features` makes. It must not forget:
+        a reset is a row of zeros to it.
+    """
+
+    def __init__(self, agent: LinearAgent) -> None:
+        if agent.shared or agent.discount < 1 or agent.window is not None:
+            raise ValueError(
+                f"agent must have a model for each arm, and forget nothing: got {agent!r}"
+            )
+        self.agent, self.n_worlds = agent, agent.n_worlds
+
+    def reseed(self, seed: Seed | Sequence[Seed]) -> None:
+        """Begin new random numbers: one seed, or one for each world."""
+        self.agent.reseed(seed)
+
+    def select(self, observation: ArrayLike) -> NDArray[np.int64]:
+        """Choose a product for each world's visitor, as the bandit does; shape (W,)."""
+        return self.agent.select(self._context(visit_features(observation)))
+
+    def greedy(self, observation: ArrayLike) -> NDArray[np.int64]:
+        """Return the products predicted best, for observations (W, ..., 3) or (W, ..., 11); shape (W, ...)."""
+        x = visit_features(observation)
+        mean = self.agent.posterior.mean
+        score = x.reshape(len(x), -1, x.shape[-1]) @ mean.mT
+        return score.argmax(axis=-1).reshape(x.shape[:-1])
+
+    def update(
+        self,
+        observation: ArrayLike,
+        action: ArrayLike,
+        reward: ArrayLike,
+        next_observation: ArrayLike,
+        ended: ArrayLike,
+        cut: ArrayLike = False,
+        played: ArrayLike = True,
+    ) -> None:
+        """Learn what was clicked where a step was played, whatever came of it."""
+        played = np.broadcast_to(played, np.shape(action))
+        x = visit_features(observation) * played[..., None]
+        self.agent.update(self._context(x), action, reward * played)
+
+    def _context(self, x: NDArray) -> Context:
+        return Context(np.arange(len(x)), x)
+
+
+def visit_features(observation: ArrayLike, n_products: int = 10) -> NDArray[np.float64]:
+    """Return what a linear model is told of an observation, (..., 3) or (..., 11), as zeros and ones.
+
+    Where the intent is seen, a one for persona and intent together and one for patience: d = 24. Where it is
+    hidden, one for the persona, and for each of the last items one for product and click together: with
+    ten products d = 104.
+    """
+    observation = np.asarray(observation)
+    if observation.shape[-1] == 3:
+        persona, intent, patience = np.moveaxis(observation, -1, 0)
+        places = [(persona * N_INTENTS + intent, N_PERSONAS * N_INTENTS)]
+        places += [(patience - 1, PATIENCE)]
+    else:
+        items = observation[..., 1 : LAST + 1]
+        shown = 2 * (items - 1) + observation[..., LAST + 1 :]
+        places = [(observation[..., 0], N_PERSONAS)]
+        places += [(one, 2 * n_products) for one in np.moveaxis(shown, -1, 0)]
+    # A place below 0 is nothing's.
+    ones = [place[..., None] == np.arange(n) for place, n in places]
+    return np.concatenate(ones, axis=-1).astype(np.float64)
