@@ -18,7 +18,8 @@ estimator                term of session i
 `fitted_q_evaluation`    :math:`\hat v_{i0}`, and how far session i moved the fit
 ======================== ==========================================================================
 
-Sums run over steps before the `horizon`, or over all; :math:`\beta` is the `discount`, in [0, 1]. Where
+Sums run over steps before the `horizon`, or over the T of the longest session; :math:`\beta` is the
+`discount`, in [0, 1]. Fitted values count up to a horizon that no logged session reached, too. Where
 ``weighted=True``, each step's weights are divided by their mean :math:`\bar w_t`. Of :math:`y_{it}` weighed
 so, with the mean :math:`V_t`, a term is :math:`V_t + w_{it} (y_{it} - V_t) / \bar w_t`, by the delta method.
 
@@ -167,11 +168,10 @@ class SessionLog:
         shown = frame[arm].to_list()
         labels = Labels("n_arms", sorted(set(shown)) if n_arms is None else n_arms)
         values["arm"] = labels.places("arm", shown)
-        padded = {}
+        shape = len(names), due.max(initial=-1) + 1
+        padded = {name: np.zeros(shape, v.dtype) for name, v in values.items()}
+        padded["arm"] -= 1
         for name, value in values.items():
-            behind = -1 if name == "arm" else 0
-            padded[name] = np.full((len(names), due.max(initial=-1) + 1), behind)
-            padded[name] = padded[name].astype(value.dtype)
             padded[name][row, due] = value
         return cls(**padded, n_arms=len(labels), session=names)
 
@@ -208,8 +208,10 @@ def session_ips(
     """
     h = _horizon(log, horizon)
     weight = session_weights(log, target)[:, :h]
-    weight = weight if per_decision else np.repeat(weight[:, -1:], h, axis=1)
-    return _estimate(weight, log.reward[:, :h], weighted, discount)
+    reward = log.reward[:, :h]
+    if not per_decision:
+        weight = np.broadcast_to(weight[:, -1:], reward.shape)
+    return _estimate(weight, reward, weighted, discount)
 
 
 def session_doubly_robust(
@@ -375,8 +377,8 @@ def _of_arm(log: SessionLog, values: NDArray) -> NDArray:
 
 
 def _horizon(log: SessionLog, horizon: int | None) -> int:
-    longest = log.arm.shape[1]
-    return longest if horizon is None else min(as_size("horizon", horizon), longest)
+    """Return how many steps count; where the log has fewer, nothing follows them."""
+    return log.arm.shape[1] if horizon is None else as_size("horizon", horizon)
 
 
 def _estimate(
