@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy  # which loads scipy.sparse where it is first used
@@ -253,17 +253,17 @@ def fitted_q_evaluation(
     2020). These are part of the mean, which undoes most of what the ridge, above 0, shrinks.
     """
     steps = _Steps(log, target, features, discount, ridge)
-    theta, solve = steps.fit(_horizon(log, horizon))
+    theta, solve, moves = steps.fit(_horizon(log, horizon))
     first = np.flatnonzero(np.nonzero(log.played)[1] == 0)
-    start = (steps.under_target @ theta[-1])[first]
-    # Back from the start: how much the mean moves with the value of a step when so many are to go.
-    pull = np.bincount(first, minlength=len(steps.last)) / len(log)
-    moved = np.zeros(len(pull))
-    for after, now in zip(theta[-2::-1], theta[:0:-1], strict=True):
-        ratio = steps.shown @ solve(steps.under_target.T @ pull)
-        moved += ratio * (steps.goals(after) - steps.shown @ now)
-        pull = steps.discount * np.append(0, (ratio * ~steps.last)[:-1])
-    return mean_interval(start + len(log) * np.add.reduceat(moved, first))
+    start = steps.under_target[first]
+    # Back from the start: how much the mean moves with a fit when so many steps are to go.
+    pulls = [solve(start.mean(axis=0))]
+    for _ in theta[2:]:
+        pulls.append(solve(moves.T @ pulls[-1]))
+    error = steps.goals(theta[-2::-1]) - steps.shown @ theta[:0:-1].T
+    moved = np.vecdot(steps.shown @ np.transpose(pulls), error)
+    by_session = len(log) * np.add.reduceat(moved, first)
+    return mean_interval(start @ theta[-1] + by_session)
 
 
 def cross_fit_q(
@@ -284,7 +284,7 @@ def cross_fit_q(
     q = np.zeros((*log.arm.shape, log.n_arms))
     for k in range(_FOLDS):
         mine = session % _FOLDS == k
-        theta, _ = steps.fit(h, ~mine)
+        theta = steps.fit(h, ~mine)[0]
         values = steps.every[np.repeat(mine, log.n_arms)] @ theta.T
         values = values.reshape(-1, log.n_arms, h + 1)
         chosen = np.arange(len(values)), slice(None), to_go[mine]
@@ -303,7 +303,7 @@ class _Steps:
         discount: float,
         ridge: float,
     ) -> None:
-        self.discount = as_probability("discount", discount)
+        discount = as_probability("discount", discount)
         self.ridge = as_positive("ridge", ridge)
         sparse, k = scipy.sparse.csr_array, log.n_arms
         policy = _policy(log, target)[log.played]
@@ -319,26 +319,31 @@ class _Steps:
         mix = sparse((policy.ravel(), edges[:-1], edges[::k]))
         self.under_target = mix @ self.every
         self.reward = log.reward[log.played]
-        self.last = np.append(np.diff(np.nonzero(log.played)[0]) > 0, True)
+        goes_on = np.diff(np.nonzero(log.played)[0]) == 0
+        shift = scipy.sparse.diags_array(goes_on * 1.0, offsets=1)
+        self.next = discount * (shift @ self.under_target)
 
     def goals(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return rewards and the discounted value of the next step by a model (d,), shape (N,)."""
-        after = np.append((self.under_target @ theta)[1:], 0)
-        return self.reward + self.discount * np.where(self.last, 0, after)
+        """Return rewards and the discounted value of the next step by models (H, d), shape (N, H)."""
+        return self.reward[:, None] + self.next @ theta.T
 
     def fit(
         self, horizon: int, used: NDArray[np.bool_] | None = None
-    ) -> tuple[NDArray[np.float64], Callable[[NDArray], NDArray]]:
-        """Fit models for 0 to H steps to go, (H + 1, d), to the steps used; also return the solver."""
-        used = np.ones(len(self.last)) if used is None else used.astype(float)
-        x = scipy.sparse.diags_array(used) @ self.shown
-        d = x.shape[1]
-        gram = scipy.sparse.csc_array(x.T @ x) + self.ridge * scipy.sparse.eye_array(d)
+    ) -> tuple[NDArray[np.float64], Callable[[NDArray], NDArray], Any]:
+        """Fit models for 0 to H steps to go, (H + 1, d), to the steps used.
+
+        Also return the solver of their equations, and how the goals move with a model, (d, d).
+        """
+        used = np.ones(len(self.reward)) if used is None else used.astype(float)
+        x = (scipy.sparse.diags_array(used) @ self.shown).T
+        prior = self.ridge * scipy.sparse.eye_array(x.shape[0])
+        gram = scipy.sparse.csc_array(x @ self.shown) + prior
         solve = scipy.sparse.linalg.splu(gram.tocsc()).solve
-        theta = [np.zeros(d)]
+        moves, earned = x @ self.next, x @ self.reward
+        theta = [np.zeros(len(earned))]
         for _ in range(horizon):
-            theta.append(solve(x.T @ self.goals(theta[-1])))
-        return np.array(theta), solve
+            theta.append(solve(earned + moves @ theta[-1]))
+        return np.array(theta), solve, moves
 
 
 def _states(log: SessionLog) -> NDArray[np.int64]:
