@@ -407,8 +407,10 @@ def test_a_log_keeps_copies_that_nobody_can_change():
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        (np.full((2, 3), 0.3), "that sum to 1: got 0.8999999999999999 in step 0 of"),
-        ([[1, 1, -1], [1, 0, 0]], "hold probabilities .* in step 0 of session 'anna'"),
+        (np.full((2, 3), 0.3), "target must sum to 1 in every row: got 0.8999"),
+        ([[1, 0, 0], [1, 1, -1]], "probabilities of 0 or more: got -1.0 in row 1"),
+        (np.full((3, 3, 3), 0.3), "sum to 1: got 0.8999999999999999 in step 0 of"),
+        ([[[1, 1, -1]] * 3] * 3, "sum to 1: got 1.0 in step 0 of session 'anna'"),
         (np.full((2, 2), 0.5), r"target must have shape \(..., 3\): got \(2, 2\)"),
         (np.full((3, 2, 3), 1 / 3), r"shape \(3, 3, 3\) or \(S, 3\): got \(3, 2, 3\)"),
         (TABLE[:1], "state must be one of 1 in target: got 1 in step 1 of session"),

@@ -47,7 +47,7 @@ from zoolib._support.checks import (
     as_size,
 )
 from zoolib._support.labels import Labels
-from zoolib.agents.policies import SUM_TOLERANCE
+from zoolib.agents.policies import SUM_TOLERANCE, as_policy
 from zoolib.experiments.estimates import Estimate, mean_interval
 from zoolib.experiments.offpolicy.visits import check_columns
 
@@ -229,7 +229,7 @@ def session_doubly_robust(
     """
     h, policy = _horizon(log, horizon), _policy(log, target)
     q = as_array("q", _of_steps("q", log, q))
-    value = np.vecdot(policy, q)[:, :h]
+    value = np.where(log.played, np.vecdot(policy, q), 0)[:, :h]
     after = np.column_stack([value[:, 1:], np.zeros(len(log))])
     error = log.reward[:, :h] + as_probability("discount", discount) * after
     error -= np.where(log.played, _of_arm(log, q), 0)[:, :h]
@@ -367,12 +367,17 @@ def _of_steps(name: str, log: SessionLog, values: ArrayLike) -> NDArray:
 
 
 def _policy(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
-    """Return a target's checked probabilities, (n, T, K), with 0 where nothing was played."""
-    policy = _of_steps("target", log, as_real("target", target, (..., log.n_arms)))
-    policy = np.where(log.played[..., None], policy, 0)
+    """Return a target's checked probabilities, (n, T, K); behind the end of sessions they mean nothing."""
+    target = as_real("target", target, (..., log.n_arms))
+    if target.ndim == 2:
+        return _of_steps("target", log, as_policy("target", target))
+    policy = _of_steps("target", log, target)
+    policy = np.where(log.played[..., None], policy, 1 / log.n_arms)
     total = policy.sum(axis=-1)
-    held = (policy >= 0).all(axis=-1) & (abs(total - log.played) <= SUM_TOLERANCE)
-    log.every_step("target", total, held, "hold probabilities that sum to 1")
+    held = (policy >= 0).all(axis=-1) & (abs(total - 1) <= SUM_TOLERANCE)
+    log.every_step(
+        "target", total, held, "hold probabilities of 0 or more that sum to 1"
+    )
     return policy
 
 
