@@ -20,8 +20,8 @@ estimator                term of session i
 
 Sums run over steps before the `horizon`, or over the T of the longest session; :math:`\beta` is the
 `discount`, in [0, 1]. Fitted values count up to a horizon that no logged session reached, too. Where
-``weighted=True``, each step's weights are divided by their mean :math:`\bar w_t`. Of :math:`y_{it}` weighed
-so, with the mean :math:`V_t`, a term is :math:`V_t + w_{it} (y_{it} - V_t) / \bar w_t`, by the delta method.
+``weighted=True``, the weights of each step are divided by their mean, and terms are the delta method's, as
+those of `snips`: no resampling, and the same numbers each time.
 
 A `target` has shape (n, T, K), or (S, K) for a log with states; so has a model `q`.
 
