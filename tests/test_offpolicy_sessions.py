@@ -200,7 +200,8 @@ def test_targets_and_models_of_steps_are_those_of_their_states():
     by_step = np.where(log.played[..., None], target[log.state], NAN)
     for estimate in (op.session_ips, op.fitted_q_evaluation):
         assert estimate(log, by_step) == estimate(log, target)
-    again = op.session_doubly_robust(log, by_step, q[log.state])
+    q_by_step = np.where(log.played[..., None], q[log.state], NAN)
+    again = op.session_doubly_robust(log, by_step, q_by_step)
     assert again == op.session_doubly_robust(log, target, q)
 
 

@@ -188,9 +188,8 @@ def effective_sessions(log: SessionLog, target: ArrayLike) -> NDArray[np.float64
     About as many sessions served by the target itself would tell as much (Kish 1965).
     """
     weight = session_weights(log, target)
-    most = weight.max(axis=0)
-    weight = weight / np.where(most > 0, most, 1)  # squares of the smallest would be 0
-    return weight.sum(axis=0) ** 2 / np.maximum((weight**2).sum(axis=0), 1)
+    squares = (weight**2).sum(axis=0)
+    return weight.sum(axis=0) ** 2 / np.where(squares > 0, squares, 1)
 
 
 def session_ips(
@@ -228,11 +227,11 @@ def session_doubly_robust(
     see `cross_fit_q`. The weighted form is that of Thomas and Brunskill (2016).
     """
     h, policy = _horizon(log, horizon), _policy(log, target)
-    q = as_array("q", _of_steps("q", log, q))
-    value = np.where(log.played, np.vecdot(policy, q), 0)[:, :h]
+    q = np.where(log.played[..., None], _of_steps("q", log, q), 0)
+    value = np.vecdot(policy, as_array("q", q))[:, :h]
     after = np.column_stack([value[:, 1:], np.zeros(len(log))])
     error = log.reward[:, :h] + as_probability("discount", discount) * after
-    error -= np.where(log.played, _of_arm(log, q), 0)[:, :h]
+    error -= _of_arm(log, q)[:, :h]
     weight = session_weights(log, policy)[:, :h]
     return _estimate(weight, error, weighted, discount, value[:, 0])
 
