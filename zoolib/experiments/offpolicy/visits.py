@@ -1,4 +1,4 @@
-r"""Off-policy evaluation: what another policy would have earned, from the log of the one that served.
+r"""Off-policy estimates from visits, each of which earns for itself.
 
 Row i of a log holds the arm :math:`a_i` that was shown, the reward :math:`r_i` it earned, and the
 propensity :math:`\mu_i = \mu(a_i \mid x_i)`, the probability with which the logging policy :math:`\mu`
@@ -137,16 +137,7 @@ class Log:
             and never were are then missing.
         """
         wanted = [arm, reward, propensity, *([version] if version else [])]
-        for name in wanted:
-            if name not in frame.columns:
-                raise ValueError(
-                    f"frame must have a column {name!r}: got {list(map(str, frame.columns))}"
-                )
-            if frame[name].isna().any():
-                row = int(np.flatnonzero(frame[name].isna())[0])
-                raise ValueError(
-                    f"column {name!r} must have no gaps: got one in row {row}"
-                )
+        check_columns(frame, wanted)
         shown = frame[arm].to_list()
         return cls(
             arm=shown,
@@ -342,6 +333,18 @@ def cross_fit(log: Log, features: ArrayLike) -> NDArray[np.float64]:
         model.rebuild(shown[~held_out], log.reward[~held_out])
         predicted[held_out] = model.predict(features[held_out])
     return predicted
+
+
+def check_columns(frame: pd.DataFrame, wanted: Sequence[str]) -> None:
+    """Refuse a table that lacks one of these columns, or a value in one."""
+    for name in wanted:
+        if name not in frame.columns:
+            raise ValueError(
+                f"frame must have a column {name!r}: got {list(map(str, frame.columns))}"
+            )
+        if frame[name].isna().any():
+            row = int(np.flatnonzero(frame[name].isna())[0])
+            raise ValueError(f"column {name!r} must have no gaps: got one in row {row}")
 
 
 def _of_arm(log: Log, values: NDArray) -> NDArray:
