@@ -8,7 +8,7 @@ al. 2015; van Hasselt, Guez and Silver 2016). See Chapter 6, "A network for Q".
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ with needed_by(__name__):
 from zoolib._support.checks import (
     Seed,
     as_array,
+    as_flags,
     as_ids,
     as_positive,
     as_probability,
@@ -77,16 +78,18 @@ class Encoder(Stateful, nn.Module):
 
 @dataclass(eq=False, repr=False)
 class Plain(Encoder):
-    """Real numbers, `n` of them, as they are."""
+    """Real numbers, each divided by its scale: a network learns faster from numbers that are alike in size."""
 
-    n: int
+    scale: Sequence[float]
 
     def __post_init__(self) -> None:
-        super().__init__(as_size("n", self.n), self.n)
+        self.scale = tuple(as_positive("scale", one) for one in self.scale)
+        super().__init__(len(self.scale), len(self.scale))
+        self._factor = 1 / np.array(self.scale, np.float32)
 
     def evaluate(self, observation: NDArray) -> NDArray:
-        """Return the observation."""
-        return observation
+        """Return the numbers."""
+        return observation * self._factor
 
 
 @dataclass(eq=False, repr=False)
@@ -126,6 +129,7 @@ class LastItems(Encoder):
         n = self.n_last
         sizes = (self.n_personas, *[self.n_items + 1] * n, *[2] * n)
         super().__init__(len(sizes), n * (self.dim + 1) + self.n_personas, sizes)
+        self._one_hot = np.eye(self.n_personas, dtype=np.float32)
 
     def begin(self, generators: Generators) -> None:
         """Draw the items' vectors."""
@@ -136,17 +140,17 @@ class LastItems(Encoder):
         *lead, n, _ = observation.shape
         persona, items, clicks = observation.split((1, self.n_last, self.n_last), -1)
         rows = self.embedding(items.reshape(*lead, -1)).reshape(*lead, n, -1)
-        known = nn.functional.one_hot(persona[..., 0], self.n_personas), clicks
-        return torch.cat([rows, *(part.to(rows.dtype) for part in known)], dim=-1)
+        persona = torch.from_numpy(self._one_hot)[persona[..., 0]]
+        return torch.cat([rows, persona, clicks.float()], dim=-1)
 
     def evaluate(self, observation: NDArray) -> NDArray:
         """See `Encoder.evaluate`; NumPy is quicker for a decision."""
         table, last = self.embedding.weight.data.numpy(), 1 + self.n_last
         worlds = () if table.ndim == 2 else (np.arange(len(table))[:, None, None],)
         rows = table[(*worlds, observation[..., 1:last])]
-        persona = np.eye(self.n_personas, dtype=table.dtype)[observation[..., 0]]
-        parts = rows.reshape(*persona.shape[:-1], -1), persona, observation[..., last:]
-        return np.concatenate(parts, axis=-1, dtype=table.dtype)
+        persona, clicks = self._one_hot[observation[..., 0]], observation[..., last:]
+        rows = rows.reshape(*persona.shape[:-1], -1)
+        return np.concatenate([rows, persona, clicks], axis=-1, dtype=np.float32)
 
 
 class QNetwork(nn.Module):
@@ -237,8 +241,8 @@ class DQNAgent(Stateful):
         Rows in a batch, and in the memory.
     learning_rate : float, default 0.001
         Of Adam.
-    learning_starts, train_every, n_batches : int, default 100, 4 and 1
-        Updates before the first training, updates between two, and optimiser steps in each.
+    learning_starts, train_every : int, default 100 and 4
+        Updates before the first batch, and between two.
     epsilon_end, epsilon_steps : float and int, default 0.05 and 10_000
         `select` explores with a probability that falls from 1 to `epsilon_end` in so many updates.
     seed : int, SeedSequence or Generator, or a sequence of them, default 0
@@ -277,7 +281,6 @@ class DQNAgent(Stateful):
     learning_rate: float = 0.001
     learning_starts: int = 100
     train_every: int = 4
-    n_batches: int = 1
     epsilon_end: float = 0.05
     epsilon_steps: int = 10_000
     seed: Seed | Sequence[Seed] = 0
@@ -289,7 +292,7 @@ class DQNAgent(Stateful):
         if not isinstance(self.encoder, Encoder):
             raise TypeError(f"encoder must be an Encoder: got {self.encoder!r:.100}")
         sizes = ["n_actions", "n_step", "batch_size", "buffer_size", "train_every"]
-        sizes += ["n_batches", "epsilon_steps"]
+        sizes += ["epsilon_steps"]
         sizes += [
             n for n in ("n_worlds", "target_every") if getattr(self, n) is not None
         ]
@@ -308,28 +311,30 @@ class DQNAgent(Stateful):
             raise ValueError(
                 f"buffer_size must be at least batch_size={self.batch_size}: got {self.buffer_size}"
             )
-        seeds = as_seeds("seed", self.seed, self.n_worlds)
-        self.seed = seeds[0] if np.ndim(self.seed) == 0 else seeds
         self._lead = () if self.n_worlds is None else (self.n_worlds,)
-        self._uniforms = Uniforms(seeds, self.n_worlds)
-        self.network = self._make_network(seeds)
-        self.target = (
-            self.network if self.target_every is None else self._make_network(seeds)
-        )
-        self._adam = VectorAdam(self.network.vector, self.learning_rate)
-        observed = (
-            (self.encoder.n_observed,),
-            (np.float32 if self.encoder.values is None else np.int64),
-        )
+        kind = np.float32 if self.encoder.values is None else np.int64
         columns = {
-            "observation": observed,
+            "observation": ((self.encoder.n_observed,), kind),
             "action": ((), np.int64),
             "reward": ((), np.float32),
-            "next_observation": observed,
+            "next_observation": ((self.encoder.n_observed,), kind),
             "ended": ((), bool),
             "cut": ((), bool),
         }
-        self.memory = Memory(self.buffer_size, columns, self.n_worlds, seeds)
+        self.memory = Memory(self.buffer_size, columns, self.n_worlds)
+        self.reseed(self.seed)
+
+    def reseed(self, seed: Seed | Sequence[Seed]) -> None:
+        """Begin new random numbers; before the first update, with new initial weights, too."""
+        seeds = as_seeds("seed", seed, self.n_worlds)
+        self.seed = seeds[0] if np.ndim(seed) == 0 else seeds
+        self._uniforms = Uniforms(seeds, self.n_worlds)
+        self.memory.reseed(seeds)
+        if self.n_updates == 0:
+            own = self.target_every is not None
+            self.network, *others = (self._make_network(seeds) for _ in range(1 + own))
+            self.target = others[0] if own else self.network
+            self._adam = VectorAdam(self.network.vector, self.learning_rate)
 
     def _make_network(self, seeds: list[int]) -> QNetwork:
         generators = seeded(seeds if self._lead else seeds[0])
@@ -409,42 +414,38 @@ class DQNAgent(Stateful):
             as_ids("action", action, self.n_actions, lead),
             as_array("reward", reward, lead, np.float32),
             self._observed("next_observation", next_observation, lead),
-            self._flags("ended", ended),
-            self._flags("cut", cut),
+            as_flags("ended", ended, lead),
+            as_flags("cut", cut, lead),
         )
-        undo = [self.memory.put(row, self._flags("played", played))]
+        undo = self.memory.put(row, as_flags("played", played, lead))
         due = (self.n_updates + 1) % self.train_every == 0
         if due and self.n_updates >= self.learning_starts and len(self.memory) > 0:
-            undo.append(self._snapshot())
-            with undone_on_failure(*undo):
+            with undone_on_failure(undo):
                 self._train()
         self.n_updates += 1
         if self.target_every is not None and self.n_updates % self.target_every == 0:
             self.target.vector.lerp_(self.network.vector, self.target_rate)
 
     def _train(self) -> None:
-        """Take `n_batches` optimiser steps."""
-        for _ in range(self.n_batches):
-            memory, n = self.memory, self.batch_size
-            places = memory.draw(n) if self.replay else memory.last(n)
-            at = memory.at(places)
-            seen, action = (
-                memory.columns[name][at] for name in ("observation", "action")
-            )
-            error = self.network.regress(seen, action, self.targets(places))
-            finite("losses", error)
-            finite("gradients", self.network.vector.grad.numpy())
-            self._adam.step()
+        """Take an optimiser step, or none if a gradient is not finite."""
+        memory, n = self.memory, self.batch_size
+        places = memory.draw(n) if self.replay else memory.last(n)
+        seen, action = memory.rows(places, "observation", "action")
+        error = self.network.regress(seen, action, self.targets(places))
+        finite("losses", error)
+        finite("gradients", self.network.vector.grad.numpy())
+        self._adam.step()
 
     def targets(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return what the memory's rows at these places, (n,) or (W, n), are pulled towards."""
         memory, discount = self.memory, np.float32(self.discount)
-        _, _, earned, after, ended, cut = memory.rows(places)
+        columns = ("reward", "next_observation", "ended", "cut")
+        earned, after, ended, cut = memory.rows(places, *columns)
         factor = discount * ~ended
         for ahead in range(1, self.n_step):
             goes_on = ~(ended | cut) & (memory.newer(places) >= ahead)
             later = (places + ahead) % memory.capacity
-            _, _, reward, then, ended_then, cut_then = memory.rows(later)
+            reward, then, ended_then, cut_then = memory.rows(later, *columns)
             earned += goes_on * factor * reward
             after[goes_on] = then[goes_on]
             factor[goes_on] *= discount * ~ended_then[goes_on]
@@ -461,28 +462,6 @@ class DQNAgent(Stateful):
         if self.encoder.values is None:
             return as_array(name, value, shape, np.float32)
         return as_ids(name, value, self.encoder.values, shape)
-
-    def _flags(self, name: str, value: ArrayLike) -> NDArray[np.bool_]:
-        """Return one truth for each world, checked; a single one serves them all."""
-        flags = np.asarray(value)
-        if flags.dtype != bool or flags.shape not in ((), self._lead):
-            raise ValueError(
-                f"{name} must hold booleans of shape {self._lead}: got {flags.dtype} of shape {flags.shape}"
-            )
-        return flags if flags.shape == self._lead else np.full(self._lead, flags)
-
-    def _snapshot(self) -> Callable[[], None]:
-        """Return what puts the weights, and what the optimiser keeps of them, back as they are now."""
-        adam = self._adam
-        arrays = (*self._weights, adam.mean, adam.square)
-        before, n_steps = [array.copy() for array in arrays], adam.n_steps
-
-        def put_back() -> None:
-            for array, old in zip(arrays, before, strict=True):
-                array[...] = old
-            adam.n_steps = n_steps
-
-        return put_back
 
     @property
     def _weights(self) -> list[NDArray]:

@@ -84,28 +84,27 @@ def as_vector(network: nn.Module) -> Tensor:
 
 
 class VectorAdam(Learner):
-    """Adam (Kingma and Ba 2015) with PyTorch's defaults for a vector, whose entries it moves in place.
+    """Adam (Kingma and Ba 2015) with PyTorch's defaults, for a vector that has a gradient.
 
-    For the few thousand weights of a small network it takes a third of the time of PyTorch's calls.
+    It moves the vector in place, for a small one in a third of the time of PyTorch's own.
     """
 
     _learns = ("mean", "square", "n_steps")
 
     def __init__(self, vector: Tensor, learning_rate: float) -> None:
-        self._vector, self._gradient = vector.numpy(), vector.grad.numpy()
-        self.learning_rate = learning_rate
-        self.mean, self.square = (np.zeros_like(self._vector) for _ in range(2))
-        self.n_steps = 0
+        self._vector, self.learning_rate, self.n_steps = vector, learning_rate, 0
+        self.mean, self.square = np.zeros((2, len(vector)), np.float32)
+        self._moments = torch.from_numpy(self.mean), torch.from_numpy(self.square)
 
     def step(self) -> None:
-        """Take a step along the vector's gradient."""
+        """Take a step along the gradient."""
         self.n_steps += 1
-        self.mean += 0.1 * (self._gradient - self.mean)
-        self.square += 0.001 * (self._gradient * self._gradient - self.square)
-        width = np.sqrt(self.square)
-        width *= 1 / math.sqrt(1 - 0.999**self.n_steps)
-        width += 1e-8
-        self._vector -= self.learning_rate / (1 - 0.9**self.n_steps) * self.mean / width
+        g, (mean, square) = self._vector.grad, self._moments
+        mean.lerp_(g, 0.1)
+        square.mul_(0.999).addcmul_(g, g, value=0.001)
+        width = square.sqrt().div_(math.sqrt(1 - 0.999**self.n_steps)).add_(1e-8)
+        step = self.learning_rate / (1 - 0.9**self.n_steps)
+        self._vector.addcdiv_(mean, width, value=-step)
 
 
 class Embedding(nn.Module):

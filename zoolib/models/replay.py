@@ -124,14 +124,10 @@ class Memory(Learner):
         """Return how many rows of its world are newer than each of these places, (n,) or (W, n)."""
         return (np.array(self._added)[..., None] - 1 - places) % self.capacity
 
-    def at(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-        """Return the index of places (n,) or (W, n) in the columns."""
-        return (*(world[:, None] for world in self._worlds), places)
-
-    def rows(self, places: NDArray[np.int64]) -> list[NDArray]:
-        """Return the rows at these places, one array (n, ...) or (W, n, ...) per column, copied."""
-        at = self.at(places)
-        return [column[at] for column in self.columns.values()]
+    def rows(self, places: NDArray[np.int64], *names: str) -> list[NDArray]:
+        """Return columns of the rows at places (n,) or (W, n), all if none are named; shapes (..., n, ...)."""
+        at = (*(world[:, None] for world in self._worlds), places)
+        return [self.columns[name][at] for name in names or self.columns]
 
     def sample(self, n: int) -> list[NDArray]:
         """Draw n rows per world, uniformly and with replacement; shapes as of `rows`."""
