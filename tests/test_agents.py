@@ -1076,15 +1076,17 @@ def play_together(agents, n, n_worlds, seed):
 
 @pytest.mark.parametrize("n_worlds", [None, 2])
 @pytest.mark.parametrize("name", linear_agents(None))
-@pytest.mark.parametrize("n_before", [0, 3, 60])
-def test_an_agent_restored_goes_on_to_the_last_bit(name, n_worlds, n_before, tmp_path):
+@pytest.mark.parametrize(("n_before", "n_after"), [(0, 100), (3, 100), (60, 1100)])
+def test_an_agent_restored_goes_on_to_the_last_bit(
+    name, n_worlds, n_before, n_after, tmp_path
+):
     agent = linear_agents(n_worlds)[name]
     play_together([agent], n_before, n_worlds, seed=1)
     agent.save(tmp_path / "agent")
     restored = Agent.load(tmp_path / "agent")
     assert type(restored) is type(agent)
     assert repr(restored) == repr(agent)
-    chosen = play_together([agent, restored], 1100, n_worlds, seed=2)
+    chosen = play_together([agent, restored], n_after, n_worlds, seed=2)
     assert np.array_equal(*chosen)
     assert to_bytes(agent.state()) == to_bytes(restored.state())
     if isinstance(agent, LinearAgent | HybridLinUCBAgent):
