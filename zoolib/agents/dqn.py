@@ -146,8 +146,10 @@ class LastItems(Encoder):
     def evaluate(self, observation: NDArray) -> NDArray:
         """See `Encoder.evaluate`; NumPy is quicker for a decision."""
         table, last = self.embedding.weight.data.numpy(), 1 + self.n_last
-        worlds = () if table.ndim == 2 else (np.arange(len(table))[:, None, None],)
-        rows = table[(*worlds, observation[..., 1:last])]
+        items = observation[..., 1:last]
+        if table.ndim == 3:  # one long table: see `Embedding`
+            items = items + len(table[0]) * np.arange(len(table))[:, None, None]
+        rows = table.reshape(-1, self.dim).take(items, axis=0)
         persona, clicks = self._one_hot[observation[..., 0]], observation[..., last:]
         rows = rows.reshape(*persona.shape[:-1], -1)
         return np.concatenate([rows, persona, clicks], axis=-1, dtype=np.float32)
