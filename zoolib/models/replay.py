@@ -78,19 +78,10 @@ class Memory(Learner):
     def put(
         self, row: Sequence[NDArray], played: NDArray[np.bool_] | None = None
     ) -> Callable[[], None]:
-        """Remember one row per world, checked before, where something was played; the oldest makes room.
+        """Remember one row per world, or one where something was played; the oldest makes room.
 
-        Parameters
-        ----------
-        row : sequence of ndarray, shapes (...) or (W, ...)
-            One entry per column.
-        played : ndarray of bool, shape () or (W,), optional
-            Worlds that have a row; all if omitted.
-
-        Returns
-        -------
-        callable
-            Undoes this, as long as nothing else was added.
+        A row has one entry per column, (...) or (W, ...), which was checked before. What is returned undoes
+        this, as long as nothing else was added.
         """
         before, step = np.array(self._added), 1
         at = before % self.capacity + self._first
