@@ -27,7 +27,7 @@ class Memory(Learner):
     ----------
     capacity : int
         Number of rows kept.
-    columns : dict of str to (shape, dtype)
+    columns : dict of str to tuple of shape and dtype
         What a row holds.
     n_worlds : int, optional
         Number of worlds W; without it there is no worlds axis.

@@ -323,7 +323,7 @@ class _Steps:
         self.next = discount * (shift @ self.under_target)
 
     def goals(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return rewards and the discounted value of the next step by models (H, d), shape (N, H)."""
+        """Return rewards and the discounted value of the next step by models (H, d), shape (..., H)."""
         return self.reward[:, None] + self.next @ theta.T
 
     def fit(
