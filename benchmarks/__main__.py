@@ -28,6 +28,7 @@ MODULES = (
     "static_recommender",
     "linear_agents",
     "neural_agents",
+    "session_agents",
     "retrieval",
     "service",
 )

@@ -61,6 +61,7 @@ def bounds_from_scratch(agent, rows, features):
     return np.array(scores)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("forget", [{}, {"discount": 0.997}, {"window": 500}])
 def test_linucb_equals_one_solve_for_each_arm(forget):
     rng = np.random.default_rng(0)
@@ -359,6 +360,7 @@ AGENTS = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", AGENTS)
 def test_agents_in_step_choose_as_if_alone(name):
     features = FeatureEngineer([ZooplusSimulator(10, 20, seed) for seed in SEEDS])
@@ -742,6 +744,7 @@ def test_features_may_be_any_real_numbers(dtype):
     assert agent.select(Context(0, features)) == 2
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "forget",
     [{}, {"discount": 0.99}, {"window": 100}, {"window": 100, "shared": True}],
@@ -1074,17 +1077,20 @@ def play_together(agents, n, n_worlds, seed):
     return np.array(chosen).swapaxes(0, 1) if n else None
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("n_worlds", [None, 2])
 @pytest.mark.parametrize("name", linear_agents(None))
-@pytest.mark.parametrize("n_before", [0, 3, 60])
-def test_an_agent_restored_goes_on_to_the_last_bit(name, n_worlds, n_before, tmp_path):
+@pytest.mark.parametrize(("n_before", "n_after"), [(0, 100), (3, 100), (60, 1100)])
+def test_an_agent_restored_goes_on_to_the_last_bit(
+    name, n_worlds, n_before, n_after, tmp_path
+):
     agent = linear_agents(n_worlds)[name]
     play_together([agent], n_before, n_worlds, seed=1)
     agent.save(tmp_path / "agent")
     restored = Agent.load(tmp_path / "agent")
     assert type(restored) is type(agent)
     assert repr(restored) == repr(agent)
-    chosen = play_together([agent, restored], 1100, n_worlds, seed=2)
+    chosen = play_together([agent, restored], n_after, n_worlds, seed=2)
     assert np.array_equal(*chosen)
     assert to_bytes(agent.state()) == to_bytes(restored.state())
     if isinstance(agent, LinearAgent | HybridLinUCBAgent):

@@ -423,6 +423,7 @@ def test_separate_models_do_not_warn():
         LinUCBAgent(1, D, shared=True).select(Context(None, np.ones((1, D))))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("kind", ["neural-linear", "ensemble", "dropout"])
 def test_a_head_for_each_arm_learns_what_each_arm_is_worth(kind):
     """Who likes what depends on the visitor alone; one row for all arms tells."""

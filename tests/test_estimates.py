@@ -26,6 +26,7 @@ def test_mean_interval_is_students():
     )
 
 
+@pytest.mark.no_cover
 def test_intervals_cover_as_often_as_they_say():
     rng = np.random.default_rng(1)
     means = [mean_interval(row) for row in rng.normal(size=(4000, 8))]

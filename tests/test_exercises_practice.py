@@ -176,6 +176,7 @@ VERDICTS["ex-frozen-body"] = [
 ]
 
 
+@pytest.mark.no_cover
 def test_the_books_body_is_right():
     names = CHAPTER.names(SEEDS=range(20), worlds=WORLDS)
     names["logged"] = partial(names["logged"], n=1_000)

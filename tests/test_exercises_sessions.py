@@ -33,7 +33,7 @@ RAISING = {
     "ex-n-steps": (raises,),
     "ex-effective": (raises, np.ones((20, 8))),
 }
-NUMBERS = {"ex-wrong-companions", "ex-plain-shelf"}
+NUMBERS = {"ex-wrong-companions"}
 
 
 @pytest.mark.parametrize("label", RAISING)
@@ -257,15 +257,6 @@ VERDICTS["ex-effective"] = [
     (horizon, LEFT[:, [1, 2, 3, 4, 5, 6, 7, 7]], "half of the log"),
     (horizon, np.maximum(1, LEFT - 7 * (np.arange(8) > 3)), "keeps its weight"),
     (horizon, np.tile(LAW + 9 * (np.arange(8) == 7), (20, 1)), "its own sessions"),
-]
-
-SHELF = np.array(solved("ex-plain-shelf")[0]["percentages"])
-VERDICTS["ex-plain-shelf"] = [
-    (SHELF, "right."),
-    ([SHELF[0], NEVER], "best next click"),
-    (SHELF / 100, "Percentages are wanted"),
-    (SHELF[::-1], "at the same carry-over"),
-    (SHELF[0], "(2, 20) is wanted"),
 ]
 
 

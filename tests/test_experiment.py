@@ -304,6 +304,7 @@ shock = st.builds(
 )
 
 
+@pytest.mark.no_cover
 @settings(max_examples=20, deadline=None)
 @given(
     n_steps=st.integers(1, 1100),
@@ -587,6 +588,7 @@ class Interrupted(Always):
             raise KeyboardInterrupt
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("busy_with", ["select", "update"])
 @pytest.mark.parametrize(("step", "n_shocks"), [(1, 0), (1040, 1), (1041, 2)])
 def test_an_interrupted_run_keeps_the_steps_that_all_have_finished(

@@ -47,6 +47,7 @@ def one_hot(arm, k=K):
     return np.eye(k)[arm]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("segments", [None, SEGMENTS, SEGMENTS.tolist()])
 def test_each_segment_has_a_floor_of_its_own(segments):
     floor = 0.2 if segments is None else [0.0, 0.2, 1.0]
@@ -89,6 +90,7 @@ class Book:
         self.visits.append((self.segments[user], self.groups[arm]))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("window", [7, 60, 1000])
 @pytest.mark.parametrize("cap", [[0.5, 0.4, 1.0], [0.75, 0.34, 0.2], [1.0, 1.0, 1.0]])
 def test_caps_say_what_is_allowed(cap, window):

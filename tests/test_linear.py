@@ -149,6 +149,7 @@ def test_without_noise_a_draw_is_the_prediction():
         assert np.allclose(sure.scores(context), greedy.scores(context))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "options",
     [
@@ -388,6 +389,7 @@ FORGET = [
 ]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("n_worlds", [None, 2])
 @pytest.mark.parametrize("forget", FORGET)
 @pytest.mark.parametrize("seed", range(3))

@@ -436,6 +436,7 @@ def null():
     return columns_of(*visits(10, 500, 12_000))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", MONITORS)
 def test_false_alarms_are_as_rare_as_stated(name, null):
     """500 worlds without a fault; alarms of one world share a reference, so worlds are the samples."""
@@ -497,6 +498,7 @@ def assert_reported(name, columns, fault):
     assert before.sum() <= stats.poisson.ppf(0.99, expected)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("agent", ["LinUCB", "floor"])
 def test_the_market_shock_is_reported_as_drift_of_rewards(agent, played):
     assert_reported("reward by cell", played[agent], FAULT)

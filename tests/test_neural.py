@@ -31,6 +31,7 @@ EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 ONE_OR_TWO_WORLDS = pytest.mark.parametrize("n_worlds", [None, 2])
 
 
+@pytest.mark.no_cover
 @EVERY_KIND
 @pytest.mark.parametrize("hidden", [(5,), (5, 4)])
 def test_worlds_in_step_go_as_if_alone(kind, hidden):
@@ -54,6 +55,7 @@ def test_worlds_in_step_go_as_if_alone(kind, hidden):
             assert np.allclose(a, b[w], rtol=0, atol=1e-8)
 
 
+@pytest.mark.no_cover
 @EVERY_KIND
 def test_each_world_of_an_experiment_is_played_as_if_alone(kind):
     def play(n_worlds, seeds):
@@ -139,6 +141,7 @@ def spoil_the_gradient(losses, value):
     return spoilt
 
 
+@pytest.mark.no_cover
 @EVERY_KIND
 @ONE_OR_TWO_WORLDS
 @pytest.mark.parametrize(
@@ -168,6 +171,7 @@ def test_a_training_that_fails_leaves_everything_as_it_was(
     assert agent.n_updates == n + 1
 
 
+@pytest.mark.no_cover
 @EVERY_KIND
 @pytest.mark.parametrize(
     ("place", "value", "error", "word"),
@@ -217,6 +221,7 @@ def test_arrays_may_be_used_again_after_an_update(kind):
     assert state_of(agent) == state_of(undisturbed)
 
 
+@pytest.mark.no_cover
 @EVERY_KIND
 @ONE_OR_TWO_WORLDS
 def test_the_same_seed_gives_the_same_agent_and_another_seed_another(kind, n_worlds):
@@ -255,6 +260,7 @@ def test_a_new_seed_after_the_first_update_changes_luck_and_not_what_was_learnt(
     assert not same(weights_of(agent), weights_of(twin))
 
 
+@pytest.mark.no_cover
 @EVERY_KIND
 @ONE_OR_TWO_WORLDS
 @pytest.mark.parametrize("n", [0, 14])
@@ -271,6 +277,7 @@ def test_copies_go_their_own_ways(kind, n, n_worlds):
     assert np.array_equal(agent.scores(context), twin.scores(context))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
@@ -293,6 +300,7 @@ def test_it_learns_what_customers_like(kind, options):
     assert neural > (random + oracle) / 2
 
 
+@pytest.mark.no_cover
 @EVERY_KIND
 @ONE_OR_TWO_WORLDS
 @pytest.mark.parametrize("n", [0, 23])

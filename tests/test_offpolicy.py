@@ -704,6 +704,7 @@ def bias(rows, truth):
     return mean_interval(rows[:, 0] - truth, level=0.999)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", ["ips", "snips", "dr", "dr, additive"])
 def test_intervals_cover_the_simulators_truth_as_often_as_they_say(
     estimates, shop, name
@@ -803,6 +804,7 @@ def value_of_best_product(epsilon, n_worlds=200, n_visits=1000):
     return mean_interval(errors), mean_interval(weights), np.mean(covered)
 
 
+@pytest.mark.no_cover
 def test_the_log_of_a_learning_agent_serves_with_a_floor():
     error, weight, covered = value_of_best_product(epsilon=0.3)
     assert error.low < 0 < error.high
@@ -810,6 +812,7 @@ def test_the_log_of_a_learning_agent_serves_with_a_floor():
     assert covered > 0.91
 
 
+@pytest.mark.no_cover
 def test_the_log_of_plain_ucb_does_not_serve():
     error, weight, covered = value_of_best_product(epsilon=0.0)
     assert error.high < -0.05

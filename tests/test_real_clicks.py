@@ -63,6 +63,7 @@ def ours(rows, n_items, table):
     }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("campaign", ITEMS)
 def test_estimates_from_real_clicks_are_those_of_the_open_bandit_pipeline(
     logs, campaign

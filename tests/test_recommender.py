@@ -317,6 +317,7 @@ def cell_with(page, words):
     return next(cell.source for cell in cells if words in cell.source)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "epochs", [1, pytest.param(recommender.EPOCHS, marks=pytest.mark.weekly)]
 )

@@ -555,6 +555,7 @@ def test_a_state_with_any_bit_flipped_is_refused_or_the_same():
     assert all("blob must be the bytes of a state" in words for words in refusals)
 
 
+@pytest.mark.no_cover
 def test_wherever_a_bit_flips_a_snapshot_is_passed_over_or_whole(path):
     with shop_of("twenty cells", path) as service:
         played(service, 40)

@@ -208,6 +208,7 @@ def assert_whole(path, promoted):
         assert service.check_health().problems == {}
 
 
+@pytest.mark.no_cover
 def test_a_renewal_passes_every_step(prepared):
     _, steps = prepared
     # Registered, begun, advanced twice, promoted: each in one transaction.

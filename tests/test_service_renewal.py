@@ -100,6 +100,7 @@ def logged():
 # ---- Training
 
 
+@pytest.mark.no_cover
 def test_an_agent_learns_to_tell_the_arms_apart(logged):
     agent = train(small(seed=1), logged, epochs=30).agent
     users = np.arange(0, 1000, 10)
@@ -581,6 +582,7 @@ def test_sides_without_any_variance_are_compared_too():
     assert p_value_worse(never, never) == 1
 
 
+@pytest.mark.no_cover
 def test_the_guardrail_keeps_its_level_where_visits_of_a_user_are_alike():
     """Users differ; a test that took visits as independent would stop far too many good versions."""
     rng, small, naive = np.random.default_rng(1), 0, 0

@@ -471,6 +471,7 @@ def clicks_only(service, rate, n, clock, rng):
             service.reward(decision.event_id, 1)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("worse", [False, True])
 def test_a_guardrail_that_is_told_of_clicks_only_sees_the_click_rate(
     path, clock, worse
@@ -526,6 +527,7 @@ def test_monitors_that_are_told_of_clicks_only_see_every_visit_once(path, clock)
         assert one.event == 700 == len(service.store.visits())
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("window", [50.0, 300.0])
 def test_a_retraining_that_is_told_of_clicks_only_sees_the_click_rate(
     path, clock, window

@@ -10,7 +10,7 @@ import importlib
 import json
 
 from benchmarks.contest import Absent
-from benchmarks.peers import calvera, disjoint, shared
+from benchmarks.peers import calvera, disjoint, sessions, shared
 from benchmarks.peers.adapter import Adapter
 from benchmarks.peers.install import REPORT, REQUIREMENTS, requirements
 
@@ -45,6 +45,7 @@ PEERS: dict[str, dict[str, type[Adapter] | Absent]] = {
     },
     "shared Thompson sampling": {"bayesianbandits": shared.BayesianBandits},
     "neural-linear": {"calvera": calvera.CalveraNeuralLinear, "pearl": NO_PEARL},
+    "deep Q-network": {"stable-baselines3": sessions.StableBaselines3},
 }
 
 

@@ -11,6 +11,7 @@ from benchmarks import (
     neural_agents,
     retrieval,
     service,
+    session_agents,
     static_recommender,
 )
 from benchmarks.contest import measure, ratio
@@ -53,6 +54,11 @@ ROWS = {
     "stacked training": (
         lambda: neural_agents.stacked_training(20),
         {"naive": 2, "zoolib, one network": 2},
+        EXACT,
+    ),
+    "sessions": (
+        lambda: session_agents.sessions_in_step(20),
+        {"zoolib, one world": 5},
         EXACT,
     ),
     "exact choice": (

@@ -146,8 +146,10 @@ class LastItems(Encoder):
     def evaluate(self, observation: NDArray) -> NDArray:
         """See `Encoder.evaluate`; NumPy is quicker for a decision."""
         table, last = self.embedding.weight.data.numpy(), 1 + self.n_last
-        worlds = () if table.ndim == 2 else (np.arange(len(table))[:, None, None],)
-        rows = table[(*worlds, observation[..., 1:last])]
+        items = observation[..., 1:last]
+        if table.ndim == 3:  # one long table: see `Embedding`
+            items = items + len(table[0]) * np.arange(len(table))[:, None, None]
+        rows = table.reshape(-1, self.dim).take(items, axis=0)
         persona, clicks = self._one_hot[observation[..., 0]], observation[..., last:]
         rows = rows.reshape(*persona.shape[:-1], -1)
         return np.concatenate([rows, persona, clicks], axis=-1, dtype=np.float32)
@@ -367,11 +369,12 @@ class DQNAgent(Stateful):
 
     def select(self, observation: ArrayLike) -> int | NDArray[np.int64]:
         """Return the best action by `q` or, with probability `epsilon`, any; an int, or shape (W,)."""
-        best, drawn = self.greedy(observation), self._uniforms.next(2)
+        best = self.greedy(observation)
         if np.shape(best) != self._lead:
             raise ValueError(
                 f"observation must be one for each world: got shape {np.shape(observation)}"
             )
+        drawn = self._uniforms.next(2)
         explores = drawn[..., 0] < self.epsilon
         if not explores.any():
             return best
@@ -392,16 +395,12 @@ class DQNAgent(Stateful):
 
         Parameters
         ----------
-        observation, next_observation : array_like, shape (n_observed,) or (W, n_observed)
-            What was seen before and after the action.
-        action, reward : int and float, or array_like, shape (W,)
-            What was done, and what it earned.
-        ended : bool, or array_like, shape (W,)
-            Whether the session is over, so that nothing comes after.
-        cut : bool, or array_like, shape (W,), default False
-            Whether the record stops here, though the session does not.
-        played : bool, or array_like, shape (W,), default True
-            Whether this was a step of a session, not the beginning of the next one.
+        observation, action, reward, next_observation : array_like, shapes (n_observed,) and (), behind (W,)
+            A step, and where it led.
+        ended, cut : bool, or array_like of bool, shape (W,)
+            Whether the session is over, and whether the record stops here though the session does not.
+        played : bool, or array_like of bool, shape (W,), default True
+            False where the step was a reset, from which nothing is learnt.
 
         Raises
         ------

@@ -236,17 +236,8 @@ class MLP(nn.Module):
     def backpropagate(self, inputs: Sequence[NDArray], gradient: NDArray) -> NDArray:
         """Fill the gradients of the parameters by matrix products; `keep_arrays` comes first.
 
-        Parameters
-        ----------
-        inputs : sequence of ndarray
-            Of each layer, by `evaluate`.
-        gradient : ndarray, shape (..., n, out)
-            Of the loss, by the outputs.
-
-        Returns
-        -------
-        ndarray, shape (..., n, in)
-            The same by the inputs of the first layer.
+        From the inputs of the layers, by `evaluate`, and the gradient of the loss by the outputs (..., n, out);
+        returned is that by the inputs of the first layer, (..., n, in).
         """
         with np.errstate(over="ignore", invalid="ignore"):  # the result tells
             for place in range(len(inputs) - 1, -1, -1):

@@ -36,8 +36,8 @@ class Memory(Learner):
 
     Attributes
     ----------
-    columns : dict of str to ndarray, shape (capacity, ...) or (W, capacity, ...)
-        The table; change nothing in it.
+    columns : dict of str to ndarray, shape (capacity, ...) or (W capacity, ...)
+        The table, those of the worlds one after the other.
     """
 
     _learns = ("_added", "_held", "_generators")  # how much is held comes first
@@ -52,9 +52,10 @@ class Memory(Learner):
         self.capacity = as_size("capacity", capacity)
         self.n_worlds = None if n_worlds is None else as_size("n_worlds", n_worlds)
         lead = () if n_worlds is None else (n_worlds,)
-        self._worlds = tuple(map(np.arange, lead))
+        # World w owns rows w capacity … of one long table: to take them by one index is quickest.
+        self._first = self.capacity * np.arange(n_worlds or 1).reshape(lead)
         self.columns = {
-            name: np.zeros((*lead, self.capacity, *shape), dtype)
+            name: np.zeros((self._first.size * self.capacity, *shape), dtype)
             for name, (shape, dtype) in columns.items()
         }
         self._added = np.zeros(lead, int).tolist()  # rows of each world, ever
@@ -77,34 +78,23 @@ class Memory(Learner):
     def put(
         self, row: Sequence[NDArray], played: NDArray[np.bool_] | None = None
     ) -> Callable[[], None]:
-        """Remember one row per world, checked before, where something was played; the oldest makes room.
+        """Remember one row per world, or one where something was played; the oldest makes room.
 
-        Parameters
-        ----------
-        row : sequence of ndarray, shapes (...) or (W, ...)
-            One entry per column.
-        played : ndarray of bool, shape () or (W,), optional
-            Worlds that have a row; all if omitted.
-
-        Returns
-        -------
-        callable
-            Undoes this, as long as nothing else was added.
+        A row has one entry per column, (...) or (W, ...), which was checked before. What is returned undoes
+        this, as long as nothing else was added.
         """
-        before = self._added
-        at = (*self._worlds, np.remainder(before, self.capacity))
-        step = 1
+        before, step = np.array(self._added), 1
+        at = before % self.capacity + self._first
         if played is not None and not played.all():
-            step, at = played, tuple(index[played] for index in at)
-            row = [value[played] for value in row]
+            step, at, row = played, at[played], [value[played] for value in row]
         lost = [column[at].copy() for column in self.columns.values()]
 
-        def write(row: Sequence[NDArray], added: int | list[int]) -> None:
+        def write(row: Sequence[NDArray], added: NDArray) -> None:
             for column, value in zip(self.columns.values(), row, strict=True):
                 column[at] = value
-            self._added = added
+            self._added = added.tolist()
 
-        write(row, (np.asarray(before) + step).tolist())
+        write(row, before + step)
         return lambda: write(lost, before)
 
     def draw(self, n: int) -> NDArray[np.int64]:
@@ -113,7 +103,7 @@ class Memory(Learner):
         drawn = [
             g.integers(m, size=n) for g, m in zip(self._generators, held, strict=True)
         ]
-        return np.array(drawn) if self._worlds else drawn[0]
+        return np.reshape(drawn, (*self._first.shape, n))
 
     def last(self, n: int) -> NDArray[np.int64]:
         """Return the places of the last n rows, the newest last; fewer if a world holds fewer."""
@@ -126,8 +116,8 @@ class Memory(Learner):
 
     def rows(self, places: NDArray[np.int64], *names: str) -> list[NDArray]:
         """Return columns of the rows at places (n,) or (W, n), all if none are named; shapes (..., n, ...)."""
-        at = (*(world[:, None] for world in self._worlds), places)
-        return [self.columns[name][at] for name in names or self.columns]
+        at = places + self._first[..., None]
+        return [self.columns[name].take(at, axis=0) for name in names or self.columns]
 
     def sample(self, n: int) -> list[NDArray]:
         """Draw n rows per world, uniformly and with replacement; shapes as of `rows`."""
@@ -140,8 +130,12 @@ class Memory(Learner):
     @property
     def _held(self) -> list[NDArray]:
         """The parts of the columns that hold rows, in the order of their places."""
-        at = (*map(slice, map(len, self._worlds)), slice(int(self.held.max())))
-        return [column[at] for column in self.columns.values()]
+        shape, n = (*self._first.shape, self.capacity), int(self.held.max())
+        every = (slice(None),) * self._first.ndim
+        return [
+            column.reshape(*shape, *column.shape[1:])[(*every, slice(n))]
+            for column in self.columns.values()
+        ]
 
 
 class ReplayBuffer(Memory):
@@ -203,9 +197,8 @@ class ReplayBuffer(Memory):
             Undoes this, as long as nothing else was added.
         """
         given = (x, reward) if weight is None else (x, reward, weight)
-        lead, axes = np.shape(self._added), 1 + len(self._worlds)
         row = [
-            as_array(name, value, (*lead, *column.shape[axes:]), column.dtype)
+            as_array(name, value, (*self._first.shape, *column.shape[1:]), column.dtype)
             for value, (name, column) in zip(given, self.columns.items(), strict=True)
         ]
         return self.put(row)

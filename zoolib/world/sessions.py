@@ -109,38 +109,21 @@ class SessionSimulator:
         self._persona_of_user = np.stack([shop.persona_of_user for shop in shops])
         self._category = np.stack([shop.category_of_product for shop in shops])
         # Of the products of a category, every other one is glossy.
-        place = (self._category[:, None] == self._category[..., None]) & np.tri(
-            n_products, k=-1, dtype=bool
-        )
-        self._glossy = place.sum(axis=-1) % 2 == 1
+        alike = self._category[:, None] == self._category[..., None]
+        before = alike & np.tri(n_products, k=-1, dtype=bool)
+        self._glossy = before.sum(axis=-1) % 2 == 1
         self._click = self._click_probabilities()
-        self._drift = np.stack([self._draw_drift(one) for one in self._seeds])
+        # Intents drift around each persona's tastes: (W, 4, 5).
+        wants = self._table / self._table.sum(axis=1, keepdims=True)
+        rngs = [stream(one, "intents") for one in self._seeds]
+        self._drift = np.array(
+            [[rng.dirichlet(N_INTENTS * row) for row in wants] for rng in rngs]
+        )
+        self.category_of_product = self._one(self._category)
+        self.glossy = self._one(self._glossy)
         self._worlds, self._n_copies = np.arange(len(shops)), 1
         self.reseed(self._seeds)
         self.reset()
-
-    def __repr__(self) -> str:
-        seed = self._one(np.array(self._seeds)).tolist()
-        return (
-            f"SessionSimulator(n_products={self.n_products}, seed={seed}, "
-            f"carry_over={self.carry_over}, hidden={self.hidden})"
-        )
-
-    def _draw_drift(self, seed: int) -> NDArray[np.float64]:
-        """Draw where intents drift, shape (4, 5): around each persona's tastes."""
-        rng = stream(seed, "intents")
-        wants = self._table / self._table.sum(axis=1, keepdims=True)
-        return np.stack([rng.dirichlet(N_INTENTS * row) for row in wants])
-
-    @property
-    def category_of_product(self) -> NDArray[np.int64]:
-        """Category of each product, shape (K,) or (W, K)."""
-        return self._one(self._category)
-
-    @property
-    def glossy(self) -> NDArray[np.bool_]:
-        """Which products are clickbait, shape (K,) or (W, K)."""
-        return self._one(self._glossy)
 
     @property
     def over(self) -> NDArray[np.bool_]:
@@ -186,25 +169,18 @@ class SessionSimulator:
     def step(
         self, product: ArrayLike
     ) -> tuple[NDArray[np.int64], int | NDArray[np.int64], bool | NDArray[np.bool_]]:
-        """Show a product to the visitor, in each world.
+        """Show a product, int or (W,), to the visitor of each world; return what followed.
 
         Where a session is `over`, W worlds in step ignore the product and let a new visitor come: reward 0,
         not ended. That step is no transition, and nothing is to be learnt from it. One world alone refuses it.
-
-        Parameters
-        ----------
-        product : int, or array_like of int, shape (W,)
-            What is shown.
 
         Returns
         -------
         observation : ndarray of int, shape (3,) or (W, 3); hidden (11,) or (W, 11)
             Persona, intent and patience. Hidden: persona, the last five items, newest first, as product + 1
             with 0 for none, and for each whether it was clicked.
-        reward : int, or ndarray of int, shape (W,)
-            1 for a click.
-        ended : bool, or ndarray of bool, shape (W,)
-            Whether the visitor left.
+        reward, ended : int and bool, or ndarray, shape (W,)
+            1 for a click, and whether the visitor left.
         """
         shape = () if self.n_worlds is None else self._worlds.shape
         product = as_ids("product", product, self.n_products, shape).reshape(-1)
@@ -240,17 +216,15 @@ class SessionSimulator:
 
     def play(
         self, policy: ArrayLike, n_sessions: int, seed: Seed = 0
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Play sessions to their end by a policy that sees states; one world, and no state of it changes.
+    ) -> tuple[NDArray[np.int64], ...]:
+        """Play n sessions to their end by a policy that sees states; one world, whose own session waits.
 
         Parameters
         ----------
         policy : array_like, shape (80,) or (80, K)
             As for `DecisionProcess`.
-        n_sessions : int
-            Number n of sessions.
-        seed : int, SeedSequence or Generator, default 0
-            Seed of visitors, luck and choices.
+        n_sessions, seed
+            How many, and the seed of visitors, luck and choices.
 
         Returns
         -------
@@ -293,7 +267,7 @@ class SessionSimulator:
         own = (1 - self.carry_over) * (
             STAY * intents + (1 - STAY) * self._drift[:, :, None]
         )
-        # A plain click, which keeps patience, and where it leads: (W, persona, intent, product, next intent)
+        # A plain click, which keeps patience, and where it leads: (W, 4, 5, K, 5)
         found = self.carry_over * click * ~self._glossy[:, None, None]
         found = found[..., None] * intents[_COMPANION[self._category]][:, None, None]
         missed = self.carry_over - found.sum(axis=-1, keepdims=True)
@@ -320,7 +294,7 @@ class SessionSimulator:
         return array[0] if self.n_worlds is None else array
 
     def _click_probabilities(self) -> NDArray[np.float64]:
-        """Return click probabilities (W, persona, intent, product)."""
+        """Return click probabilities (W, 4, 5, K)."""
         category, glossy = self._category[:, None, None], self._glossy[:, None, None]
         plain = np.moveaxis(self._table[:, self._category], 0, 1)[:, :, None]
         wanted = category == np.arange(N_INTENTS)[:, None]

@@ -173,18 +173,3 @@ def _effective(horizon: Function, left: ArrayLike) -> None:
     _expect(left[:, :4].mean(axis=0), {hint: law}, within=5 * np.sqrt(law / 20))
     judging.expect(left[:, 7].mean() > 12, "A session that is over keeps its weight.")
     judging.expect(np.ptp(left, axis=0).all(), "Each world has its own sessions.")
-
-
-@exercise("ex-plain-shelf", "percentages (2, 20), first those at carry-over 0")
-def _plain_shelf(percentages: ArrayLike) -> None:
-    hints = {
-        "Divide by the optimum with all ten products, at the same carry-over.": [],
-        "That is the best next click: let the shop plan.": []}  # fmt: skip
-    for whole, glossy in map(_shop, (0.0, 1.0)):
-        shelf = np.argsort(glossy, axis=-1)[..., :5]
-        moves = np.take_along_axis(whole.transition, shelf[..., None], axis=-2)
-        click = np.take_along_axis(whole.reward, shelf, axis=-1)
-        plain = replace(whole, transition=moves, reward=click)
-        for values, policy in zip(hints.values(), (_best(plain), click.argmax(-1)), strict=True):  # fmt: skip
-            values.append(100 * plain.value(policy) / whole.value(_best(whole)))
-    _expect(percentages, hints, within=1e-6)

@@ -1,0 +1,465 @@
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from zoolib import DQNAgent, LastItems, OneHot
+from zoolib._support.state import to_bytes
+from zoolib._support.threads import one_thread
+from zoolib.agents import Encoder, Plain
+from zoolib.models.networks import MLP, VectorAdam, as_vector, seeded
+from zoolib.models.replay import Memory
+
+K = 3
+SEEN, HIDDEN = OneHot((4, 5, 5)), LastItems(n_items=6, n_last=2, n_personas=4, dim=3)
+SMALL = {
+    "hidden": (8, 6),
+    "batch_size": 8,
+    "buffer_size": 40,
+    "learning_rate": 0.01,
+    "learning_starts": 10,
+    "train_every": 2,
+    "target_every": 6,
+    "epsilon_steps": 60,
+}
+
+
+def dqn(encoder=SEEN, n_worlds=None, **options):
+    return DQNAgent(K, encoder, n_worlds, **(SMALL | options))
+
+
+def observations(encoder, rng, *shape):
+    if encoder.values is None:
+        return rng.normal(size=(*shape, encoder.n_observed))
+    return rng.integers(0, encoder.values, size=(*shape, encoder.n_observed))
+
+
+def steps(n, encoder=SEEN, worlds=()):
+    """Steps of sessions that end and are cut; now and then a world plays none."""
+    rng = np.random.default_rng(7)
+    seen = observations(encoder, rng, n + 1, *worlds)
+    for t in range(n):
+        draws = rng.random((5, *worlds))
+        action, reward = (draws[0] * K).astype(int), draws[1]
+        flags = draws[2] < 0.2, draws[3] < 0.1, draws[4] < 0.9
+        yield seen[t], action, reward, seen[t + 1], *flags
+
+
+def of_world(step, w):
+    return [one[w] for one in step]
+
+
+def taught(agent, n, skip=0):
+    worlds = () if agent.n_worlds is None else (agent.n_worlds,)
+    for step in list(steps(n, agent.encoder, worlds))[skip:]:
+        agent.update(*step)
+    return agent
+
+
+def state_of(agent):
+    return to_bytes(agent.state())
+
+
+@pytest.mark.parametrize("encoder", [SEEN, HIDDEN, Plain([1.0, 2.0])], ids=repr)
+@pytest.mark.parametrize(
+    "options", [{}, {"n_step": 3, "double": False}, {"replay": False}]
+)
+def test_each_of_many_worlds_learns_as_if_alone(encoder, options):
+    together = dqn(encoder, 3, seed=[4, 7, 5], **options)
+    alone = [dqn(encoder, seed=seed, **options) for seed in (4, 7, 5)]
+    for step in steps(90, encoder, (3,)):
+        chosen = together.select(step[0])
+        assert chosen.tolist() == [
+            agent.select(seen) for agent, seen in zip(alone, step[0], strict=True)
+        ]
+        together.update(*step)
+        for w, agent in enumerate(alone):
+            agent.update(*of_world(step, w))
+    q = together.q(step[0])
+    assert q.shape == (3, K)
+    for w, agent in enumerate(alone):
+        assert np.allclose(q[w], agent.q(step[0][w]), atol=1e-5)
+        assert agent.memory.held == together.memory.held[w]
+    assert len(np.unique(q)) == 3 * K
+
+
+def test_q_of_several_observations_is_that_of_each():
+    for agent, lead in ((dqn(), ()), (dqn(n_worlds=2, seed=[1, 2]), (2,))):
+        seen = observations(SEEN, np.random.default_rng(0), *lead, 6)
+        q = agent.q(seen)
+        assert q.shape == (*lead, 6, K)
+        assert np.array_equal(agent.greedy(seen), q.argmax(axis=-1))
+        for n in range(6):
+            assert np.allclose(agent.q(seen[..., n, :]), q[..., n, :], atol=1e-6)
+    assert isinstance(dqn().greedy([0, 1, 2]), int)
+    assert isinstance(dqn().select([0, 1, 2]), int)
+
+
+def plain_targets(agent, rows, world):
+    """The targets of one world's rows, oldest first, each by a loop over what follows it."""
+
+    def q(network, seen):
+        seen = np.broadcast_to(seen, (3, 1, len(seen)))
+        return network.evaluate(seen)[world, 0]
+
+    targets = []
+    for first in range(len(rows)):
+        total, factor = 0.0, 1.0
+        for row in rows[first : first + agent.n_step]:
+            _, _, reward, after, ended, cut = row
+            total += factor * reward
+            factor *= agent.discount
+            if ended or cut:
+                break
+        if not ended:
+            values = q(agent.target, after)
+            best = q(agent.network, after).argmax() if agent.double else values.argmax()
+            total += factor * values[best]
+        targets.append(total)
+    return targets
+
+
+@pytest.mark.parametrize("n_step", [1, 2, 4])
+@pytest.mark.parametrize("double", [True, False])
+@pytest.mark.parametrize("n", [25, 70])
+def test_targets_are_those_of_the_definition(n_step, double, n):
+    agent = dqn(n_worlds=3, seed=[1, 2, 3], n_step=n_step, double=double, discount=0.9)
+    agent.target.vector.copy_(agent.network.vector.flip(0))  # that they differ
+    kept = [[] for _ in range(3)]
+    for step in steps(n, worlds=(3,)):
+        agent.memory.put([np.asarray(one) for one in step[:-1]], step[-1])
+        for w in np.flatnonzero(step[-1]):
+            kept[w].append(of_world(step, w)[:-1])
+    held = len(agent.memory)
+    assert held == min(40, min(map(len, kept)))
+    assert len({len(rows) for rows in kept}) > 1  # worlds are at different paces
+    targets = agent.targets(agent.memory.last(held))
+    for w, rows in enumerate(kept):
+        assert np.allclose(targets[w], plain_targets(agent, rows[-held:], w), atol=1e-4)
+
+
+def test_a_cut_session_goes_on_in_the_target_and_an_ended_one_does_not():
+    agent = dqn(discount=0.5, double=False)
+    value = agent.q([1, 1, 1]).max()
+    for ended, cut in ((False, False), (False, True), (True, False)):
+        agent.update([0, 0, 0], 0, 0.25, [1, 1, 1], ended, cut)
+    expected = [0.25 + 0.5 * value, 0.25 + 0.5 * value, 0.25]
+    assert np.allclose(agent.targets(agent.memory.last(3)), expected)
+
+
+@pytest.mark.parametrize("encoder", [SEEN, HIDDEN], ids=repr)
+def test_a_training_is_a_step_of_adam_along_pytorchs_gradient(encoder):
+    agent = taught(dqn(encoder, 2, seed=[1, 2], learning_starts=10**6), 30)
+    network, twin = agent.network, copy.deepcopy(agent)
+    optimiser = torch.optim.Adam(network.parameters(), agent.learning_rate)
+    for _ in range(4):
+        places = agent.memory.draw(8)
+        seen, action = agent.memory.rows(places, "observation", "action")
+        target = torch.from_numpy(agent.targets(places))
+        q = network.head(network.encoder(torch.from_numpy(seen)))
+        chosen = q.gather(-1, torch.from_numpy(action)[..., None])[..., 0]
+        optimiser.zero_grad(set_to_none=False)
+        (chosen - target).square().mean(dim=-1).sum().backward()
+        optimiser.step()
+        twin.memory.draw = lambda n, places=places: places
+        twin._train()
+        assert torch.allclose(network.vector, twin.network.vector, atol=1e-4)
+
+
+def test_steps_that_were_resets_never_enter_the_memory():
+    agent = dqn(n_worlds=2)
+    for number in range(6):
+        seen = np.full((2, 3), number % 4)
+        agent.update(
+            seen,
+            [0, 1],
+            [number, -number],
+            seen,
+            [False] * 2,
+            played=[True, number % 3 > 0],
+        )
+    (rewards,) = agent.memory.rows(agent.memory.last(6), "reward")
+    assert agent.memory.held.tolist() == [6, 4]
+    assert rewards.tolist() == [[2, 3, 4, 5], [-1, -2, -4, -5]]
+    before = to_bytes(agent.memory.state())
+    agent.update(seen, [0, 1], [9, 9], seen, [True] * 2, played=False)
+    assert to_bytes(agent.memory.state()) == before
+    assert agent.n_updates == 7
+
+
+def test_with_a_horizon_of_one_step_it_is_a_regression_on_rewards():
+    agent = DQNAgent(
+        2,
+        OneHot([2]),
+        discount=0.0,
+        learning_starts=0,
+        train_every=1,
+        learning_rate=0.01,
+    )
+    for number in range(1500):
+        seen, action = number % 2, number // 2 % 2
+        agent.update([seen], action, 1.0 + seen - 3 * action, [1 - seen], ended=False)
+    assert np.allclose(agent.q([[0], [1]]), [[1, -2], [2, -1]], atol=0.05)
+
+
+def test_a_two_step_session_is_worth_what_it_earns_later():
+    # Action 0 earns 1 and ends the session; action 1 earns nothing and leads to where each earns 3.
+    often = {"learning_starts": 0, "train_every": 1, "target_every": 50}
+    agent = DQNAgent(2, OneHot([2]), discount=0.5, learning_rate=0.01, **often)
+    for number in range(2000):
+        agent.update([0], number % 2, 1.0 - number % 2, [1], ended=number % 2 == 0)
+        agent.update([1], number % 2, 3.0, [1], ended=True)
+    assert np.allclose(agent.q([[0], [1]]), [[1, 1.5], [3, 3]], atol=0.05)
+
+
+def test_the_target_network_follows_as_it_is_told():
+    kept = dqn(target_every=7)
+    first = kept.network.vector.clone()
+    taught(kept, 20)
+    assert not torch.equal(kept.target.vector, kept.network.vector)
+    assert not torch.equal(kept.target.vector, first)
+    taught(kept, 21, skip=20)
+    assert torch.equal(kept.target.vector, kept.network.vector)
+    average = taught(dqn(target_every=1, target_rate=0.1, learning_starts=12), 13)
+    assert torch.equal(average.target.vector, average.network.vector) is True
+    none = taught(dqn(target_every=None), 20)
+    assert none.target is none.network
+
+
+def test_exploring_fades_and_its_share_is_epsilon():
+    agent = dqn(n_worlds=400, epsilon_end=0.25, epsilon_steps=10, learning_starts=99)
+    seen = np.zeros((400, 3), int)
+    agent = dqn(
+        n_worlds=400,
+        seed=range(400),
+        epsilon_end=0.25,
+        epsilon_steps=10,
+        learning_starts=99,
+    )
+    shares = []
+    for _ in range(12):
+        shares.append(np.mean(agent.select(seen) != agent.greedy(seen)))
+        agent.update(seen, np.zeros(400, int), np.zeros(400), seen, [False] * 400)
+    assert agent.epsilon == 0.25
+    assert shares[0] == pytest.approx(1 - 1 / K, abs=0.1)
+    assert np.mean(shares[-2:]) == pytest.approx(0.25 * (1 - 1 / K), abs=0.06)
+
+
+@pytest.mark.parametrize("encoder", [SEEN, HIDDEN], ids=repr)
+@pytest.mark.parametrize("n_worlds", [None, 2])
+def test_a_saved_agent_goes_on_as_if_nothing_had_happened(encoder, n_worlds, tmp_path):
+    agent = taught(dqn(encoder, n_worlds, seed=3), 50)
+    agent.save(tmp_path / "agent")
+    others = [DQNAgent.load(tmp_path / "agent"), copy.deepcopy(agent)]
+    assert repr(others[0]) == repr(agent)
+    taught(agent, 90, skip=50)
+    for other in others:
+        assert state_of(other) != state_of(agent)
+        assert state_of(taught(other, 90, skip=50)) == state_of(agent)
+
+
+def test_a_new_seed_before_the_first_update_is_a_new_agent():
+    agent = dqn(seed=1)
+    agent.reseed(2)
+    assert state_of(agent) == state_of(dqn(seed=2))
+    taught(agent, 20).reseed(3)
+    assert torch.equal(agent.network.vector, taught(dqn(seed=2), 20).network.vector)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        (
+            {"buffer_size": 7},
+            ValueError,
+            "buffer_size must be at least batch_size=8: got 7",
+        ),
+        ({"discount": 1.01}, ValueError, "discount must lie in"),
+        ({"discount": -0.1}, ValueError, "discount must lie in"),
+        ({"epsilon_end": 2}, ValueError, "epsilon_end"),
+        ({"target_rate": 0}, ValueError, "target_rate"),
+        ({"target_every": 0}, ValueError, "target_every"),
+        ({"n_step": 0}, ValueError, "n_step"),
+        ({"learning_starts": -1}, ValueError, "learning_starts"),
+        ({"learning_rate": 0}, ValueError, "learning_rate"),
+        ({"hidden": (0,)}, ValueError, "hidden"),
+        ({"n_worlds": 0}, ValueError, "n_worlds"),
+        (
+            {"encoder": "one-hot"},
+            TypeError,
+            "encoder must be an Encoder: got 'one-hot'",
+        ),
+        ({"seed": [1, 2]}, ValueError, "seed"),
+    ],
+)
+def test_settings_are_checked(options, error, words):
+    with pytest.raises(error, match=words):
+        dqn(**options)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "error", "words"),
+    [
+        (0, [0, 1], ValueError, r"observation must have shape \(3,\): got \(2,\)"),
+        (0, [4, 0, 0], ValueError, r"observation must lie in 0 … .*: got 4"),
+        (0, [0.5, 0, 0], TypeError, "observation must hold whole numbers"),
+        (1, K, ValueError, "action must lie in 0 … 2: got 3"),
+        (1, -1, ValueError, "action"),
+        (1, 0.0, TypeError, "action"),
+        (2, np.nan, ValueError, "reward must be finite"),
+        (3, [[0, 1, 2]], ValueError, "next_observation must have shape"),
+        (4, 1, ValueError, "ended must hold booleans"),
+        (5, [True], ValueError, "cut must hold booleans"),
+        (6, None, ValueError, "played must hold booleans"),
+    ],
+)
+def test_a_refused_update_changes_nothing(place, value, error, words):
+    agent = taught(dqn(), 15)
+    before, step = state_of(agent), [[0, 1, 2], 1, 0.5, [1, 2, 3], False, False, True]
+    step[place] = value
+    with pytest.raises(error, match=words):
+        agent.update(*step)
+    assert state_of(agent) == before
+
+
+def test_observations_of_other_worlds_are_refused():
+    agent = dqn(n_worlds=2)
+    for ask in (agent.q, agent.greedy, agent.select):
+        with pytest.raises(ValueError, match="observation must"):
+            ask([0, 1, 2])
+    with pytest.raises(ValueError, match="one for each world"):
+        agent.select(np.zeros((2, 5, 3), int))
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_a_training_that_fails_forgets_the_step_and_keeps_the_weights():
+    agent = taught(dqn(Plain([1.0]), learning_rate=1e30, train_every=3), 14)
+    step = next(steps(1, agent.encoder))[:-1]  # with the next, it trains again
+    held, vector = agent.memory.held, agent.network.vector.clone()
+    with pytest.raises(FloatingPointError, match="must be finite, or the learning"):
+        agent.update(*step)
+    assert agent.memory.held == held
+    assert agent.n_updates == 14
+    assert torch.equal(agent.network.vector, vector)
+    with pytest.raises(FloatingPointError, match="Q must be finite"):
+        agent.q([1e14])
+
+
+@dataclass(eq=False, repr=False)
+class Halves(Encoder):
+    """An encoder of a reader's: it learns, and has no way of its own for arrays."""
+
+    n: int = 4
+
+    def __post_init__(self):
+        super().__init__(self.n, 2)
+
+    def begin(self, generators):
+        self.layer = MLP((self.n, 2), generators)
+
+    def forward(self, observation):
+        return nn.functional.softplus(self.layer(observation))
+
+
+def test_another_encoder_learns_with_the_head():
+    agent = dqn(Halves())
+    seen = observations(agent.encoder, np.random.default_rng(1), 5)
+    before = agent.network.encoder.evaluate(seen.astype(np.float32))
+    taught(agent, 30)
+    assert not np.allclose(
+        agent.network.encoder.evaluate(seen.astype(np.float32)), before
+    )
+    assert agent.q(seen).shape == (5, K)
+
+
+@pytest.mark.parametrize("seed", [3, [3, 4]])
+def test_gradients_by_matrix_products_are_pytorchs(seed):
+    network = MLP((4, 7, 5, 2), seeded(seed))
+    lead, vector = () if seed == 3 else (2,), as_vector(network)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(*lead, 6, 4)).astype(np.float32)
+    gradient = rng.normal(size=(*lead, 6, 2)).astype(np.float32)
+    rows = torch.from_numpy(x).requires_grad_()
+    network(rows).backward(torch.from_numpy(gradient))
+    wanted = vector.grad.clone()
+    network.keep_arrays()
+    inputs = []
+    network.evaluate(x, inputs=inputs)
+    vector.grad.zero_()
+    back = network.backpropagate(inputs, gradient)
+    assert torch.allclose(vector.grad, wanted, atol=1e-5)
+    assert np.allclose(back, rows.grad, atol=1e-5)
+
+
+def test_adam_is_pytorchs():
+    generator = torch.Generator().manual_seed(1)
+    ours, theirs = (torch.arange(5.0) for _ in range(2))
+    adam = VectorAdam(ours, 0.1)
+    reference = torch.optim.Adam([theirs], 0.1)
+    for _ in range(50):
+        ours.grad = theirs.grad = torch.randn(5, generator=generator)
+        adam.step()
+        reference.step()
+    assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_worlds", [None, 3])
+def test_rows_of_a_memory_follow_one_another_by_their_places(n_worlds):
+    worlds = () if n_worlds is None else (n_worlds,)
+    memory = Memory(5, {"number": ((), float), "pair": ((2,), int)}, n_worlds)
+    rng, kept = np.random.default_rng(2), [[] for _ in range(n_worlds or 1)]
+    for number in range(13):
+        played = rng.random(worlds) < 0.7
+        values = np.full(worlds, float(number)), np.full((*worlds, 2), number)
+        undo = memory.put(values, np.asarray(played))
+        undo()
+        memory.put(values, np.asarray(played))
+        for w in np.flatnonzero(played):
+            kept[w].append(number)
+        n = len(memory)
+        assert n == min(5, *map(len, kept))
+        found = memory.rows(memory.last(n), "number")[0].reshape(len(kept), n)
+        assert found.tolist() == [rows[len(rows) - n :] for rows in kept]
+        newer = memory.newer(memory.last(n)).reshape(len(kept), n)
+        assert (newer == np.arange(n)[::-1]).all()
+
+
+@pytest.mark.weekly
+@pytest.mark.no_cover
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_pole_is_balanced_with_another_encoder_and_nothing_else_changed(seed):
+    gymnasium = pytest.importorskip("gymnasium")
+    env = gymnasium.make("CartPole-v1")
+    agent = DQNAgent(
+        env.action_space.n.item(),
+        Plain([2.4, 2.0, 0.2, 2.0]),  # where an episode ends, and usual speeds
+        n_step=3,
+        target_every=200,
+        buffer_size=100_000,
+        batch_size=64,
+        learning_starts=1000,
+        train_every=2,
+        seed=seed,
+    )
+    with one_thread():
+        observation, _ = env.reset(seed=seed)
+        for _ in range(50_000):
+            action = agent.select(observation)
+            after, reward, ended, cut, _ = env.step(action)
+            agent.update(observation, action, reward, after, ended, cut)
+            observation = env.reset()[0] if ended or cut else after
+        returns = [episode(agent, env, 10_000 + number) for number in range(100)]
+    assert np.mean(returns) >= 475
+
+
+def episode(agent, env, seed):
+    """Return what an episode earns without exploring."""
+    observation, _ = env.reset(seed=seed)
+    total, over = 0.0, False
+    while not over:
+        observation, reward, ended, cut, _ = env.step(agent.greedy(observation))
+        total, over = total + reward, ended or cut
+    return total
