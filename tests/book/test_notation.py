@@ -35,8 +35,8 @@ def namespace(source, n_worlds):
     """What code in the source may speak of: the library, and the objects that the source names."""
     known = {"W": n_worlds, "np": np, "torch": torch, "partial": partial}
     for module in (evaluation, monitoring, offpolicy, retrieval):
-        known |= vars(module)
-    # Names that nobody has used yet are not in the package's own dictionary.
+        # Names that nobody has used yet are not in a package's own dictionary.
+        known |= {name: getattr(module, name) for name in dir(module)}
     known |= {name: getattr(zoolib, name) for name in zoolib.__all__}
     for name, code in source.objects.items():
         known[name] = eval(code, known)

@@ -236,7 +236,7 @@ class DQNAgent(Stateful):
     target_every : int or None, default 500
         Updates between two renewals of the target network; with None the trained network sets its targets.
     target_rate : float, default 1.0
-        Share of the trained network in a renewal, in (0, 1]: a small one makes Polyak's average.
+        Share of the trained network in a renewal, in (0, 1]: a small one averages past networks.
     replay : bool, default True
         Whether batches are drawn from the memory; without, they are its newest rows.
     batch_size, buffer_size : int, default 32 and 10_000

@@ -39,8 +39,8 @@ class QLearningAgent(Stateful):
     .. math::  Q(s, a) \leftarrow Q(s, a) + \eta_n \bigl( r + \beta \max_{a'} Q(s', a') - Q(s, a) \bigr),
         \qquad \eta_n = \eta / n^w
 
-    in the n-th update of :math:`Q(s, a)`. It explores: with probability :math:`\varepsilon_n =
-    \varepsilon / (1 + n / n_\varepsilon)`, at the n-th visit of a state, it chooses any action.
+    in update n of :math:`Q(s, a)`. It explores: with probability :math:`\varepsilon_n =
+    \varepsilon / (1 + n / n_\varepsilon)`, at visit n of a state, it chooses any action.
 
     Parameters
     ----------

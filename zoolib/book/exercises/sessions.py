@@ -36,7 +36,7 @@ def _expect(found: ArrayLike, hints: dict, within: ArrayLike = 1e-9) -> None:
 @exercise("ex-two-steps", "(v_food, v_toy), and a function that returns True for plain")
 def _two_steps(values: ArrayLike, plain_first: Function) -> None:
     def first(gloss: float, n_products: int = 1_000) -> NDArray[np.float64]:
-        """Count back: values of (plain, glossy) first, by (food, toy)."""
+        """Count back: values of (plain, glossy) first, by food and toy."""
         click, value = np.array([2 / 5, 1 / 2]), np.zeros(2)
         for _ in range(n_products):
             first = np.stack([click * (1 + value[::-1]), click + gloss * (1 - click)])
