@@ -88,7 +88,7 @@ test-all: test
 test: $(SITE_READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache
 	@$(MAKE) --no-print-directory book
-	@$(BIN)/python -m pytest -q tests zoolib -m "$(TESTS)" -n 2 --dist loadfile --cov --ignore=tests/speed
+	@$(BIN)/python -m pytest -q tests zoolib -m "$(TESTS)" -n 2 --dist loadfile --no-loadscope-reorder --cov --ignore=tests/speed
 	@$(BIN)/python -m pytest -q tests/speed
 	@$(BIN)/python -m tests.notebooks
 
