@@ -40,6 +40,7 @@ def beside_peers() -> Row:
         target_every=10_000,
         buffer_size=1_000_000,
         learning_rate=1e-4,
+        epsilon_steps=BEFORE // 10,  # its share of the first `learn`
     )
     ours = balances(agent)
     ours(BEFORE)
