@@ -28,7 +28,8 @@ SEED = 0
 def rows() -> Iterator[Row]:
     """Yield one network beside another library's, and many worlds beside one."""
     yield beside_peers()
-    yield sessions_in_step(20)
+    for batch_size in (32, 128):
+        yield sessions_in_step(20, batch_size)
 
 
 def beside_peers() -> Row:
@@ -40,6 +41,7 @@ def beside_peers() -> Row:
         target_every=10_000,
         buffer_size=1_000_000,
         learning_rate=1e-4,
+        epsilon_steps=BEFORE // 10,  # its share of the first `learn`
     )
     ours = balances(agent)
     ours(BEFORE)
@@ -79,11 +81,14 @@ def balances(agent: DQNAgent) -> Callable[[int], None]:
     return play
 
 
-def sessions_in_step(n_worlds: int) -> Row:
-    """Return the row of the shop of sessions, intent hidden, in many worlds and in one."""
-    alone, together = shop(None), shop(n_worlds)
+def sessions_in_step(n_worlds: int, batch_size: int = 32) -> Row:
+    """Return the row of the shop of sessions, intent hidden, in many worlds and in one.
+
+    Worlds in step share the cost of calls and not that of arithmetic, so that large batches gain less.
+    """
+    alone, together = shop(None, batch_size), shop(n_worlds, batch_size)
     return Row(
-        f"DQN, sessions, W = {n_worlds}",
+        f"DQN, sessions, W = {n_worlds}, batches of {batch_size}",
         "a step of one world, its choice and its training",
         {
             "zoolib": Contestant(
@@ -93,17 +98,24 @@ def sessions_in_step(n_worlds: int) -> Row:
                 for_a_while(lambda: alone(100), 100), "variant"
             ),
         },
-        {"worlds": n_worlds},
+        {"worlds": n_worlds, "batch": batch_size},
         SEED,
         promises=(Promise("zoolib, one world", at_least=8),),
     )
 
 
-def shop(n_worlds: int | None) -> Callable[[int], None]:
+def shop(n_worlds: int | None, batch_size: int) -> Callable[[int], None]:
     """Return what plays and learns from so many steps of sessions, with a memory that is no longer empty."""
     seed = SEED if n_worlds is None else range(n_worlds)
     world = SessionSimulator(seed=seed, hidden=True)
-    agent = DQNAgent(10, LastItems(), n_worlds, hidden=(32, 32), seed=seed)
+    agent = DQNAgent(
+        10,
+        LastItems(),
+        n_worlds,
+        hidden=(32, 32),
+        batch_size=batch_size,
+        seed=seed,
+    )
     observation = world.reset()
 
     def play(n: int) -> None:
