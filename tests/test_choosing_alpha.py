@@ -10,8 +10,8 @@ RECORD = json.loads((RECORDS / "choosing-alpha.json").read_text())
 
 
 def test_the_record_holds_percentages_for_each_alpha_and_world():
-    for key, run in RECORD["runs"].items():
-        forgone = np.array(run)
+    for key, run in RECORD.items():
+        forgone = np.array(run["result"])
         worlds = {"ridge": (1, 20), "replay": (8, 20)}
         (shape,) = {of for name, of in worlds.items() if name in key} or {(9, 30)}
         assert forgone.shape[-2:] == shape, key

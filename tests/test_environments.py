@@ -21,16 +21,19 @@ CORE = [Requirement(line) for line in PROJECT["dependencies"]]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
 # Public names of zoolib, and modules, that want an extra.
 NAMES = {
-    "neural": """EnsembleAgent MCDropoutAgent MLPRecommender NeuralLinearAgent NeuralUCBAgent
+    "neural": """DQNAgent LastItems OneHot Plain EnsembleAgent MCDropoutAgent MLPRecommender
+        NeuralLinearAgent NeuralUCBAgent
         TrainingHistory gauntlet pick_device static_recommenders train_recommender""",
     "plots": "plots",
+    "sessions": "SessionEnv",
     "sweeps": "Sweep sweep",
 }
 MODULES = {
-    "neural": """agents.ensembles agents.neural agents.neural_linear agents.neural_ucb
+    "neural": """agents.dqn agents.ensembles agents.neural agents.neural_linear agents.neural_ucb
         models.networks models.recommender""",
     "plots": "book.plots",
     "retrieval": "models.retrieval",
+    "sessions": "world.environment",
     "sweeps": "experiments.sweeps",
 }
 # Other lines of code that do, and whom the error names.
@@ -55,6 +58,7 @@ FIRST = {
     "neural": "PyTorch",
     "plots": "Matplotlib",
     "retrieval": "Faiss",
+    "sessions": "Gymnasium",
     "sweeps": "cloudpickle",
 }
 

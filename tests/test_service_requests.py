@@ -1073,7 +1073,7 @@ def test_a_call_waits_for_a_worker_and_an_answer_no_longer_than_its_deadline():
     first.start()
     while not workers._taken:
         time.sleep(0.001)
-    threading.Timer(0.2, gate.set).start()
+    threading.Timer(0.5, gate.set).start()
 
     def result(future, timeout):
         waits.append(timeout)
