@@ -192,6 +192,22 @@ def test_a_programme_is_worth_what_its_own_process_says():
         assert found == pytest.approx((np.array(first) @ start).max())
 
 
+def test_every_programme_of_each_persona_is_tried_and_the_best_ones_add_up(monkeypatch):
+    tried, shares = [], []
+
+    def best_start(shown, reward, stays, falls, start):
+        tried.append(shown)
+        shares.append(start.sum())
+        return start.sum() * shown.max()
+
+    monkeypatch.setattr(sessions, "_best_start", best_start)
+    shop = SessionSimulator(seed=4)
+    assert best_on_last_category(shop) == pytest.approx(9)  # personas' shares, times 9
+    policies = np.concatenate(tried[: len(tried) // 4])
+    assert len(np.unique(policies, axis=0)) == len(policies) == 10**5
+    assert sum(set(shares)) == pytest.approx(1)
+
+
 @pytest.mark.weekly
 def test_the_best_programme_lies_between_the_best_click_and_the_best_session():
     process = SessionSimulator(seed=4, carry_over=1).process()
