@@ -141,12 +141,11 @@ class RecordedRuns:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        self._runs = {}
+        self.path, self._runs = Path(path), {}
+        self._packed = self.path.suffix == ".xz"
         if self.path.exists():
             blob = self.path.read_bytes()
-            packed = self.path.suffix == ".xz"
-            self._runs = json.loads(lzma.decompress(blob) if packed else blob)
+            self._runs = json.loads(lzma.decompress(blob) if self._packed else blob)
 
     def __call__(self, key: str, make: Callable[[], object]) -> Any:
         """Return the result of this key, as JSON holds it; call `make` if there is none."""
@@ -159,8 +158,7 @@ class RecordedRuns:
                 for k, run in self._runs.items()
             )
             blob = ("{\n" + ",\n".join(lines) + "\n}\n").encode()
-            packed = self.path.suffix == ".xz"
-            blob = lzma.compress(blob) if packed else blob
+            blob = lzma.compress(blob) if self._packed else blob
             write_whole(self.path, lambda file: file.write(blob))
         return self._runs[key]["result"]
 

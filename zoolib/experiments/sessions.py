@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
-from zoolib._support.checks import Seed, as_size
+from zoolib._support.checks import Seed, as_flags, as_size
 from zoolib._support.progress import progress_bar
 from zoolib._support.threads import one_thread
 from zoolib.agents import Context, LinearAgent
 from zoolib.experiments.arena import check_seeds
+from zoolib.world.mdp import DecisionProcess
 from zoolib.world.sessions import (
     LAST,
     N_INTENTS,
@@ -113,7 +114,7 @@ def play_sessions(
             )
     shop = SessionSimulator(seed=seeds, carry_over=carry_over, hidden=hidden)
     process = shop.process()
-    judge = _by_play(shop, seeds, n_judged) if hidden else _exactly(shop)
+    judge = _by_play(shop, seeds, n_judged) if hidden else _exactly(shop, process)
     total = len(agents) * n_sessions
     with one_thread(), progress_bar(progress, total=total, unit="session") as bar:
         runs = [
@@ -175,9 +176,8 @@ def _seen(agent: Any, observation: NDArray, shop: SessionSimulator) -> NDArray:
     return shop.state(observation) if hasattr(agent, "n_states") else observation
 
 
-def _exactly(shop: SessionSimulator) -> Judge:
+def _exactly(shop: SessionSimulator, process: DecisionProcess) -> Judge:
     """Return what computes the value of a greedy policy that sees states, shape (W,)."""
-    process = shop.process()
     persona, intent, patience = np.indices((N_PERSONAS, N_INTENTS, PATIENCE))
     every = np.stack([persona, intent, patience + 1], axis=-1).reshape(-1, 3)
     every = np.broadcast_to(every, (shop.n_worlds, *every.shape))
@@ -248,7 +248,7 @@ class VisitAgent:
         played: ArrayLike = True,
     ) -> None:
         """Learn what was clicked where a step was played, whatever came of it."""
-        played = np.broadcast_to(played, np.shape(action))
+        played = as_flags("played", played, np.shape(action))
         x = visit_features(observation) * played[..., None]
         self.agent.update(self._context(x), action, reward * played)
 
