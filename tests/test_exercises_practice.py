@@ -6,6 +6,7 @@ from math import comb
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 
 from tests.exercises import CHAPTERS, RAISED, assert_says, raises, run, verdicts
 from zoolib import EnsembleAgent, MCDropoutAgent, ZooplusSimulator
@@ -27,6 +28,8 @@ class Broken:
 
 RAISING = {
     "ex-trap-bonus": (raises, raises),
+    "ex-batch-draws": (raises, raises),
+    "ex-cap-price": (raises,),
     "ex-random-features": (raises,),
     "ex-firm": (raises, HALF),
     "ex-frozen-body": (Broken(), HALF),
@@ -44,7 +47,7 @@ def test_what_raises_is_reported(label):
 
 
 @pytest.mark.parametrize(
-    "label", ["ex-trap-bonus", "ex-random-features", "ex-random-candidates"]
+    "label", ["ex-trap-bonus", "ex-batch-draws", "ex-cap-price"]
 )
 def test_the_books_solution_is_right(label):
     assert run(CHAPTER.solutions[label], NAMES)[1] == f"{label}: right."
@@ -85,6 +88,63 @@ VERDICTS["ex-trap-bonus"] = [
     (term, lambda n: gap(widths(n, ridge=0.1)), "ridge of 1"),
     (term, lambda n: gaps(widths(n), 1).max(), "two personas in one category"),
     (term, lambda n: gaps(widths(n)).mean(), "largest gap"),
+]
+
+
+def second(mean, deviation):
+    """Share of draws in which the second product is above the first."""
+    return norm.sf(0, mean[1] - mean[0], np.sqrt(np.square(deviation).sum()))
+
+
+def never(mean, deviation, n_visits):
+    return (1 - second(mean, deviation)) ** n_visits
+
+
+def by_sum(mean, deviation):
+    return norm.cdf((mean[1] - mean[0]) / sum(deviation))
+
+
+def by_variance(mean, deviation):
+    return norm.cdf((mean[1] - mean[0]) / np.square(deviation).sum())
+
+
+VERDICTS["ex-batch-draws"] = [
+    (second, never, "right."),
+    (lambda *both: 1 - second(*both), never, "probability of the first"),
+    (by_sum, never, "variances add up"),
+    (by_variance, never, "root of its variance"),
+    (lambda *both: 0.5, never, "difference is normal"),
+    (second, lambda *all_three: 1 - never(*all_three), "at least once"),
+    (second, lambda mean, deviation, n: 1 - n * second(mean, deviation), "independent"),
+]
+
+
+def lost(table, cap):
+    """Lost part of the best clicks: the best categories get the cap, one the rest."""
+    n_full = int(1 / cap)
+    rest = 1 - n_full * cap
+    shares = np.r_[np.full(n_full, cap), rest, np.zeros(5)][:5]
+    ordered = np.sort(table, axis=1)[:, ::-1]
+    return 1 - (ordered @ shares).sum() / ordered[:, 0].sum()
+
+
+def lost_clicks(table, cap):
+    return lost(table, cap) * np.max(table, axis=1).sum()
+
+
+def lost_of_one(table, cap):
+    best = np.max(table, axis=1).sum()
+    return 1 - (1 - lost(table, cap)) * best / (4 * np.max(table))
+
+
+VERDICTS["ex-cap-price"] = [
+    (lost, "right."),
+    (lambda table, cap: 1 - lost(table, cap), "what is left"),
+    (lambda table, cap: lost(table, 0.5) if cap < 1 else 0, "another than one half"),
+    (lambda table, cap: 1 - cap, "go to the next best"),
+    (lambda table, cap: lost_clicks(table, cap), "of all personas"),
+    (lambda table, cap: lost_of_one(table, cap), "for each persona"),
+    (lambda table, cap: 0.1, "until all are placed"),
 ]
 
 
