@@ -46,9 +46,7 @@ def test_what_raises_is_reported(label):
     assert_says(label, *RAISING[label], RAISED)
 
 
-@pytest.mark.parametrize(
-    "label", ["ex-trap-bonus", "ex-batch-draws", "ex-cap-price"]
-)
+@pytest.mark.parametrize("label", ["ex-trap-bonus", "ex-batch-draws", "ex-cap-price"])
 def test_the_books_solution_is_right(label):
     assert run(CHAPTER.solutions[label], NAMES)[1] == f"{label}: right."
 

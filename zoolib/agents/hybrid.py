@@ -2,7 +2,8 @@ r"""Hybrid linear models: weights that all arms share, and weights of each arm's
 
 The reward of arm a is predicted by :math:`z_a^\top \beta + x_a^\top \theta_a` (Li et al. 2010, section
 3.2): what holds for all arms is learnt by :math:`\beta` from every visit, what is peculiar to an arm by
-:math:`\theta_a` from its own. See Chapter 4, "Shared and own weights together".
+:math:`\theta_a` from its own. See Chapter 4, "Hybrid models: shared and own
+weights".
 """
 
 from __future__ import annotations

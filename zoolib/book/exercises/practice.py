@@ -148,7 +148,7 @@ def _firm(firmness: Function, newcomers: ArrayLike) -> None:
 
 @exercise(
     "ex-cap-price",
-    wanted="a function of a table of click rates (4, 5) and of the cap that returns the lost part of the best clicks",
+    wanted="a function of a table of click rates (4, 5) and of the cap: the lost part of the best clicks",
 )
 def _cap_price(price: Function) -> None:
     """Place the visits by linear programming."""
@@ -170,7 +170,7 @@ def _cap_price(price: Function) -> None:
             "Caps hold for each persona, not for all of them together.": 1
             - clicks / (4 * table.max()),
         }
-        hint = "Fill the best category of each persona up to the cap, then the second best, until all are placed."
+        hint = "Fill each persona's best category up to the cap, then the second best, until all are placed."
         lost = 1 - clicks / best
         found = answer(price, table, cap)
         expect_close(found, lost, hint, within=1e-6, mistakes=mistakes)
