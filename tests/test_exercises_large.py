@@ -121,7 +121,6 @@ VERDICTS["ex-frozen-body"] = [
     (TRAINED, SHARES, "right."),
     (Body(NOISE[..., :31]), SHARES, "(20, 50, 33)"),
     (NO_ONE, SHARES, "must be a one"),
-    (Body(CLICKS * (NOISE - 0.5)), SHARES, "never a negative"),
     (Restless(CLICKS * NOISE), SHARES, "whenever asked"),
     (Body(NOISE), SHARES, "trained on the log"),
     (TRAINED, 93.0, "(20,) is wanted"),
