@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -14,7 +13,6 @@ from zoolib.book.exercises.judging import (
     expect_close,
     numbers,
 )
-from zoolib.models.posterior import RidgePosterior
 
 
 @exercise(
