@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from tests.exercises import CHAPTERS, RAISED, assert_says, raises, run, verdicts
 
@@ -17,7 +18,8 @@ def defined(label, name):
 
 RAISING = {
     "ex-trap-bonus": (raises, raises),
-    "ex-random-features": (raises,),
+    "ex-batch-draws": (raises, raises),
+    "ex-cap-price": (raises,),
     "ex-firm": (raises, HALF),
 }
 
@@ -27,7 +29,7 @@ def test_what_raises_is_reported(label):
     assert_says(label, *RAISING[label], RAISED)
 
 
-@pytest.mark.parametrize("label", ["ex-trap-bonus", "ex-random-features"])
+@pytest.mark.parametrize("label", ["ex-trap-bonus", "ex-batch-draws", "ex-cap-price"])
 def test_the_books_solution_is_right(label):
     assert run(CHAPTER.solutions[label], NAMES)[1] == f"{label}: right."
 
@@ -70,30 +72,60 @@ VERDICTS["ex-trap-bonus"] = [
 ]
 
 
-def trial(rank, seed, m=50, d=500, n=1_000):
-    """Learn by least squares on projected rows, and return the predicted share."""
-    rng = np.random.default_rng(seed)
-    basis = np.linalg.qr(rng.normal(size=(d, rank)))[0]
-    theta = basis @ rng.normal(size=rank) / np.sqrt(rank)
-    rows = rng.normal(size=(2 * n, rank)) @ basis.T
-    x = rows @ rng.normal(size=(d, m)) / np.sqrt(m) if m else rows
-    reward = rows @ theta + 0.1 * rng.normal(size=2 * n)
-    weights = np.linalg.lstsq(x[:n], reward[:n], rcond=None)[0]
-    truth = rows[n:] @ theta
-    return 1 - np.var(truth - x[n:] @ weights) / np.var(truth)
+def second(mean, deviation):
+    """Share of draws in which the second product is above the first."""
+    return norm.sf(0, mean[1] - mean[0], np.sqrt(np.square(deviation).sum()))
 
 
-def sees_all_of_500(rank, seed):
-    return trial(rank, seed, m=None if rank == 500 else 50)
+def never(mean, deviation, n_visits):
+    return (1 - second(mean, deviation)) ** n_visits
 
 
-VERDICTS["ex-random-features"] = [
-    (trial, "right."),
-    (lambda rank, seed: trial(rank, seed, m=None), "about half of 100"),
-    (lambda rank, seed: trial(rank, seed, m=5), "all of 20"),
-    (sees_all_of_500, "little of 500"),
-    (lambda rank, seed: trial(rank, seed=0), "Another seed"),
-    (lambda rank, seed: 100 * trial(rank, seed), "is not right"),
+def by_sum(mean, deviation):
+    return norm.cdf((mean[1] - mean[0]) / sum(deviation))
+
+
+def by_variance(mean, deviation):
+    return norm.cdf((mean[1] - mean[0]) / np.square(deviation).sum())
+
+
+VERDICTS["ex-batch-draws"] = [
+    (second, never, "right."),
+    (lambda *both: 1 - second(*both), never, "probability of the first"),
+    (by_sum, never, "variances add up"),
+    (by_variance, never, "root of its variance"),
+    (lambda *both: 0.5, never, "difference is normal"),
+    (second, lambda *all_three: 1 - never(*all_three), "at least once"),
+    (second, lambda mean, deviation, n: 1 - n * second(mean, deviation), "independent"),
+]
+
+
+def lost(table, cap):
+    """Lost part of the best clicks: the best categories get the cap, one the rest."""
+    n_full = int(1 / cap)
+    rest = 1 - n_full * cap
+    shares = np.r_[np.full(n_full, cap), rest, np.zeros(5)][:5]
+    ordered = np.sort(table, axis=1)[:, ::-1]
+    return 1 - (ordered @ shares).sum() / ordered[:, 0].sum()
+
+
+def lost_clicks(table, cap):
+    return lost(table, cap) * np.max(table, axis=1).sum()
+
+
+def lost_of_one(table, cap):
+    best = np.max(table, axis=1).sum()
+    return 1 - (1 - lost(table, cap)) * best / (4 * np.max(table))
+
+
+VERDICTS["ex-cap-price"] = [
+    (lost, "right."),
+    (lambda table, cap: 1 - lost(table, cap), "what is left"),
+    (lambda table, cap: lost(table, 0.5) if cap < 1 else 0, "another than one half"),
+    (lambda table, cap: 1 - cap, "go to the next best"),
+    (lambda table, cap: lost_clicks(table, cap), "of all personas"),
+    (lambda table, cap: lost_of_one(table, cap), "for each persona"),
+    (lambda table, cap: 0.1, "until all are placed"),
 ]
 
 

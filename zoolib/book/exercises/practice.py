@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linprog
+from scipy.special import ndtr
 
 from zoolib.book.exercises.judging import (
     Function,
@@ -57,20 +59,34 @@ def _trap_bonus(mixed_term: Function, disagreement: Function) -> None:
 
 
 @exercise(
-    "ex-random-features",
-    wanted="a function of rank and seed that returns the predicted share of the variance of one trial",
+    "ex-batch-draws",
+    wanted="two functions of two means and two standard deviations: the probability that a visit sees the "
+    "second product; and, with the number of visits as third argument, that it is never seen in the batch",
 )
-def _random_features(predicted_share: Function) -> None:
-    found = []
-    for rank, low, high, hint in (
-        (20, 0.9, 1, "Fifty directions see all of 20. Are rows and rewards paired?"),
-        (100, 0.3, 0.8, "Fifty directions see about half of 100, in which rows vary."),
-        (500, -0.1, 0.3, "Fifty directions see little of 500: learn on short rows."),
-    ):
-        for seed in range(3):
-            share = answer(predicted_share, rank, seed)
-            found.append(float(numbers(share, (), hint, low=low, high=high)))
-    expect(len(set(found)) == len(found), "Another seed must be another trial.")
+def _batch_draws(share: Function, never: Function) -> None:
+    """Integrate over the first product's draw on a fine grid."""
+    z = np.linspace(-9, 9, 20_001)
+    density = np.exp(-(z**2) / 2)
+    density /= density.sum()
+    for mean, deviation in (((0.5, 0.4), (0.1, 0.1)), ((0.2, 0.5), (0.3, 0.4))):
+        above = ndtr((mean[1] - mean[0] - deviation[0] * z) / deviation[1])
+        second, gap = density @ above, mean[1] - mean[0]
+        mistakes = {
+            "That is the probability of the first product.": 1 - second,
+            "The variances add up, not the deviations.": ndtr(gap / sum(deviation)),
+            "Divide by the deviation of the difference, the root of its variance.": ndtr(
+                gap / np.sum(np.square(deviation))
+            ),
+        }
+        hint = "When is the second draw above the first? Their difference is normal."
+        found = answer(share, mean, deviation)
+        expect_close(found, second, hint, within=1e-6, mistakes=mistakes)
+        for n_visits in (1, 20):
+            missed = (1 - second) ** n_visits
+            mistakes = {"That is the chance that it is seen at least once.": 1 - missed}
+            hint = "Draws of different visits are independent: multiply."
+            found = answer(never, mean, deviation, n_visits)
+            expect_close(found, missed, hint, within=1e-6, mistakes=mistakes)
 
 
 @exercise(
@@ -100,3 +116,33 @@ def _firm(firmness: Function, newcomers: ArrayLike) -> None:
         "the rows in order, and does each begin with the agent as it was when the newcomers came?"
     )
     expect(none > fitting >= firmer, hint)
+
+
+@exercise(
+    "ex-cap-price",
+    wanted="a function of a table of click rates (4, 5) and of the cap that returns the lost part of the best clicks",
+)
+def _cap_price(price: Function) -> None:
+    """Place the visits by linear programming."""
+    rng = np.random.default_rng(0)
+    for cap in (1, 0.5, 0.45, 0.25, 0.2):
+        table = rng.random((4, 5))
+        best = table.max(axis=1).sum()
+        clicks = sum(
+            -linprog(-row, A_eq=np.ones((1, 5)), b_eq=[1], bounds=(0, cap)).fun
+            for row in table
+        )
+        of_two = np.sort(table, axis=1)[:, -2:].mean(axis=1).sum()
+        mistakes = {
+            "That is what is left, not what is lost.": clicks / best,
+            "The cap may be another than one half.": 1 - of_two / best,
+            "Visits beyond the cap go to the next best category; they are not lost.": 1
+            - cap,
+            "The loss is a part of the best clicks of all personas.": best - clicks,
+            "Caps hold for each persona, not for all of them together.": 1
+            - clicks / (4 * table.max()),
+        }
+        hint = "Fill the best category of each persona up to the cap, then the second best, until all are placed."
+        lost = 1 - clicks / best
+        found = answer(price, table, cap)
+        expect_close(found, lost, hint, within=1e-6, mistakes=mistakes)
