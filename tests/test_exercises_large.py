@@ -172,6 +172,13 @@ def left_out(method):
     return type("Changed", (PriorEnsemble,), {method: getattr(EnsembleAgent, method)})
 
 
+class OnlyInStep(PriorEnsemble):
+    """Scores a single world by the mean of its members."""
+
+    def score_rows(self, x):
+        return super().score_rows(x) if x.ndim == 3 else self.members(x).mean(axis=0)
+
+
 VERDICTS["ex-practice-prior"] = [
     (PriorEnsemble, "right."),
     (EnsembleAgent(3, 4), "class, not an agent"),
@@ -181,6 +188,7 @@ VERDICTS["ex-practice-prior"] = [
     (Thawed, "have changed"),
     (TrainedAlone, "do not fit"),
     (left_out("score_rows"), "sum of one member"),
+    (OnlyInStep, "no worlds axis"),
 ]
 
 

@@ -143,6 +143,12 @@ def _prior_for_members(agent: type[EnsembleAgent]) -> None:
     hint = "A decision must score the arms by the sum of one member, drawn at random."
     expect(apart.max() < 1e-5, hint)
 
+    alone = agent(3, 4, n_members=4, policy="thompson", seed=0)
+    scores = alone.scores(Context(0, np.eye(4)[:3]))
+    apart = np.abs(alone.members(ROWS[0])[:, :3] - scores).max(axis=-1)
+    hint = "A single world has no worlds axis: there, too, a decision scores by one member."
+    expect(apart.min() < 1e-5, hint)
+
 
 def _members(agent: type[EnsembleAgent]) -> EnsembleAgent:
     """Make a small ensemble: three arms, four features, two worlds, twenty members."""
