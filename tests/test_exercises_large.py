@@ -133,7 +133,18 @@ VERDICTS["ex-frozen-body"] = [
 @pytest.mark.no_cover
 def test_the_books_body_is_right():
     """Of an agent that has learnt from fewer visits than the book's."""
-    given = ["worlds", "nine", "truth", "everyone", "known", "rows", "noise", "SIZES", "LOG", "head"]
+    given = [
+        "worlds",
+        "nine",
+        "truth",
+        "everyone",
+        "known",
+        "rows",
+        "noise",
+        "SIZES",
+        "LOG",
+        "head",
+    ]
     names = CHAPTER.names(*given, SEEDS=range(20))
     names |= {"SIZES": (1_000,), "LOG": names["log_of"](1_000)}
     agent = NeuralLinearAgent(50, 9, **names["head"])
