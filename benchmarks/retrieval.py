@@ -80,7 +80,7 @@ def whole_arrays(shop: Shop, u: NDArray) -> NDArray[np.float64]:
 
 
 def single_precision(shop: Shop, u: NDArray) -> NDArray[np.float32]:
-    """Return all bounds by matrix products in single precision, as Chapter 4 has them.
+    """Return all bounds by matrix products in single precision, as Chapter 5 has them.
 
     By (u ∘ e)ᵀ A⁻¹ (u ∘ e) = eᵀ (u uᵀ ∘ A⁻¹) e the visitor is multiplied in once, not for every product.
     """

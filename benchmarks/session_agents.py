@@ -1,4 +1,4 @@
-"""How fast Chapter 6's deep Q-network plays and learns."""
+"""How fast Chapter 7's deep Q-network plays and learns."""
 
 from __future__ import annotations
 

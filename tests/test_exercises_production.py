@@ -1,4 +1,4 @@
-"""The judges of Chapter 5: the book's solutions are right, and typical mistakes are named."""
+"""The judges of Chapter 6: the book's solutions are right, and typical mistakes are named."""
 
 import tempfile
 from contextlib import suppress

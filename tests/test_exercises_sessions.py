@@ -1,4 +1,4 @@
-"""The judges of Chapter 6: the book's solutions are right, and typical mistakes are named."""
+"""The judges of Chapter 7: the book's solutions are right, and typical mistakes are named."""
 
 from functools import cache
 

@@ -1,5 +1,5 @@
 // height: 41rem 52rem
-// Chapter 6: what the best session and the best next click earn, and show, by the carry-over.
+// Chapter 7: what the best session and the best next click earn, and show, by the carry-over.
 "use strict";
 
 const Carry = (() => {

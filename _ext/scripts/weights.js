@@ -1,5 +1,5 @@
 // height: 38rem 45rem
-// Chapter 5: importance weights of one log, and what four estimators make of them.
+// Chapter 6: importance weights of one log, and what four estimators make of them.
 "use strict";
 
 const Weights = (() => {

@@ -57,7 +57,7 @@ def address(name):
 
 @cache
 def small_shop():
-    """The log of Chapter 5, from the library alone."""
+    """The log of Chapter 6, from the library alone."""
     world = ZooplusSimulator(n_products=5, seed=42)
     ctr = true_ctr_matrix(world)
     first_of = [np.argmax(world.category_of_product == c) for c in range(5)]

@@ -2,7 +2,7 @@ r"""Deep Q-learning: a network that predicts what a session still earns after ea
 
 Its targets move with it: they are a reward, and what the network itself says of the state that came next. A
 memory, a slower copy of the network for targets, and two networks for the maximum keep this stable (Mnih et
-al. 2015; van Hasselt, Guez and Silver 2016). See Chapter 6, "A network for Q".
+al. 2015; van Hasselt, Guez and Silver 2016). See Chapter 7, "A network for Q".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A neural-linear agent doubts its last layer only. Here the doubt is about all we
 networks, each with its own first weights and its own bootstrap of the memory (Osband and Van Roy 2015;
 Osband et al. 2016). *Monte Carlo dropout* is one network that leaves hidden units out at random, in
 training and in decisions: each choice of units is a sub-network (Gal and Ghahramani 2016). In both, the
-standard deviation of the predictions serves as the width. See Chapter 4, "Doubt about the features".
+standard deviation of the predictions serves as the width. See Chapter 5, "Doubt about the features".
 
 Predictions have shape (..., M, n): members or sub-networks, then rows. The dots are the worlds axis, if
 there is one.

@@ -4,7 +4,7 @@ All that look ahead move an estimate of :math:`Q(s, a)` towards a reward and the
 
 .. math::  r + \beta \, V(s'),
 
-with V = 0 behind the end of a session. See Chapter 6, "Learning from what happened".
+with V = 0 behind the end of a session. See Chapter 7, "Learning from what happened".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Agents in the shop of sessions: the same worlds and luck for all, and what their policies are worth.
 
-See Chapter 6, "When is it worth it?".
+See Chapter 7, "When is it worth it?".
 """
 
 from __future__ import annotations

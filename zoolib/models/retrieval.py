@@ -8,7 +8,7 @@ scores their product, entry by entry, :math:`x_a = u \circ e_a`. Its prediction
 is an inner product of a *query* :math:`u \circ \theta` with the embedding, so the products with the
 highest predictions are the answer to a maximum inner product search, for which an index need not
 look at every product. The width of a prediction is no inner product with :math:`e_a`; it is computed
-in a second stage, for the shortlist only. See Chapter 4, "A million products".
+in a second stage, for the shortlist only. See Chapter 5, "A million products".
 
 The index is FAISS's (Douze et al., "The Faiss library", 2024; the inverted file is from Sivic and
 Zisserman, "Video Google", 2003).

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from math import comb
-from typing import Any
-
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
 from scipy.special import ndtr
 
-from zoolib.agents import Context, EnsembleAgent
 from zoolib.book.exercises.judging import (
     Function,
     answer,
     exercise,
     expect,
-    expect_callable,
     expect_close,
     numbers,
 )
-from zoolib.experiments.evaluation import best_product_value, oracle_value
-from zoolib.models.posterior import RidgePosterior
-from zoolib.world.simulator import ZooplusSimulator, true_ctr_matrix
-
-ROWS = np.tile(np.eye(4, dtype=np.float32), (2, 1, 1))  # for a small ensemble
 
 
 @exercise(
@@ -101,23 +90,6 @@ def _batch_draws(share: Function, never: Function) -> None:
 
 
 @exercise(
-    "ex-random-features",
-    wanted="a function of rank and seed that returns the predicted share of the variance of one trial",
-)
-def _random_features(predicted_share: Function) -> None:
-    found = []
-    for rank, low, high, hint in (
-        (20, 0.9, 1, "Fifty directions see all of 20. Are rows and rewards paired?"),
-        (100, 0.3, 0.8, "Fifty directions see about half of 100, in which rows vary."),
-        (500, -0.1, 0.3, "Fifty directions see little of 500: learn on short rows."),
-    ):
-        for seed in range(3):
-            share = answer(predicted_share, rank, seed)
-            found.append(float(numbers(share, (), hint, low=low, high=high)))
-    expect(len(set(found)) == len(found), "Another seed must be another trial.")
-
-
-@exercise(
     "ex-firm",
     wanted="a function of the click probability that returns λ, and an array (3, 20): the share of visits in "
     "which newcomers are shown, in twenty worlds, without a prior, with the λ for 0.4, and with 50",
@@ -174,187 +146,3 @@ def _cap_price(price: Function) -> None:
         lost = 1 - clicks / best
         found = answer(price, table, cap)
         expect_close(found, lost, hint, within=1e-6, mistakes=mistakes)
-
-
-@exercise(
-    "ex-frozen-body",
-    wanted="the body, made for the worlds of seeds 0 to 19, and twenty shares of the oracle in percent",
-)
-def _frozen_body(body: Any, share: ArrayLike) -> None:
-    """Expect that the directions in which rows vary most tell much of the click probabilities."""
-    worlds, users = [ZooplusSimulator(seed=seed) for seed in range(20)], np.arange(20)
-    hint = "`transform` makes 32 units and a one for each of 50 products: (20, 50, 33)."
-    rows = numbers(np.array(body.transform(users)), (20, 50, 33), hint)
-    hint = "One feature must be a one: the head needs a constant."
-    expect((np.ptp(rows, axis=(0, 1)) < 1e-9).any(), hint)
-    hint = "A hidden unit puts out what is left after `max(…, 0)`, never a negative number."
-    expect((rows >= 0).all(), hint)
-    kept = np.array_equal(rows, body.transform(users))
-    expect(kept, "A frozen body gives the same visitor the same rows, whenever asked.")
-
-    users, explained = np.arange(40), []
-    seen = np.array([body.transform(np.full(20, user)) for user in users], float)
-    for w, world in enumerate(worlds):
-        x = seen[:, w].reshape(-1, 33)
-        clicks = true_ctr_matrix(world)[users].ravel()
-        directions = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)[0][:, :4]
-        clicks = clicks - clicks.mean()
-        explained.append(np.sum((directions.T @ clicks) ** 2) / np.sum(clicks**2))
-    hint = "The units do not tell what is clicked from what is not: is the body trained on the log?"
-    expect(np.mean(explained) > 0.6, hint)
-
-    hint = "Hand over percentages of the oracle's clicks, one per world."
-    mean = numbers(share, (20,), hint, low=0, high=100).mean()
-    expect(mean > 1, hint)
-    single = [100 * best_product_value(w) / oracle_value(w) for w in worlds]
-    hint = "This is no better than the best single product. Does the head see the units, and does it discount?"
-    expect(mean > np.mean(single), hint)
-
-
-@exercise(
-    "ex-random-candidates",
-    wanted="two functions of the number of products in the line: the chance that one is among 25 random "
-    "ones, and the number of visitors, on average, until one is",
-)
-def _random_candidates(chance: Function, visitors: Function) -> None:
-    for size in (50, 5, 500):
-        missed = comb(5_000 - size, 25) / comb(5_000, 25)  # the lists without the line
-        on_list, until = 1 - missed, 1 / (1 - missed)
-        mistakes = {
-            "That is the chance that the line is not on the list.": missed,
-            "Half of the 50 places are filled at random.": 1 - missed**2,
-            "Chances of places do not add up: two may hold the line.": size / 200,
-        }
-        hint = "What is the chance that a random place misses the line, and that 25 do?"
-        found = answer(chance, size)
-        expect_close(found, on_list, hint, within=0.004, mistakes=mistakes)
-        mistakes = {"The visitor who sees the line counts, too.": until - 1}
-        hint = "Trials are independent: what is the mean of the geometric distribution? It need not be whole."
-        found, within = answer(visitors, size), 0.005 * until
-        expect_close(found, until, hint, within=within, mistakes=mistakes)
-
-
-@exercise(
-    "ex-hopeful-weights",
-    wanted="a function of a posterior, the visitor's u and the embedding of the full choice that returns the "
-    "query, for α = 1",
-)
-def _hopeful_weights(query: Function) -> None:
-    """Of all weights in the ellipsoid, only the most hopeful ones reach the bound."""
-    rng = np.random.default_rng(1)
-    for n in (3, 20, 200):
-        embeddings, u = rng.normal(size=(500, 6)), rng.normal(size=6)
-        rows = rng.normal(size=(n, 6))
-        posterior = RidgePosterior(6)
-        posterior.rebuild(rows, rows @ rng.normal(size=6))
-        A = np.eye(6) + rows.T @ rows
-        x = u * embeddings
-        width = np.sqrt(np.vecdot(x, np.linalg.solve(A, x.T).T))
-        bound = x @ posterior.mean + width
-        best = bound.argmax()
-        asked = answer(query, posterior, u, embeddings[best])
-        asked = numbers(asked, (6,), "A query has one entry per feature.")
-        move = np.linalg.solve(A, x[best])
-        hopeful = posterior.mean + move / width[best]
-        mistakes = {
-            "The query is u∘θ̃, and these are θ̃.": embeddings[best] @ hopeful,
-            "A⁻¹x must be divided by the width.": x[best] @ (posterior.mean + move),
-            "That asks for the best prediction only.": x[best] @ posterior.mean,
-        }
-        hint = "The query times the embedding must be the bound. Is x = u∘e in it?"
-        found = embeddings[best] @ asked
-        expect_close(found, bound[best], hint, within=1e-6, mistakes=mistakes)
-        off = asked / u - posterior.mean
-        hint = "These weights lie outside the ellipsoid of radius 1: move along A⁻¹x, not along x."
-        expect(off @ A @ off < 1 + 1e-6, hint)
-
-
-@exercise(
-    "ex-practice-first-weights",
-    wanted="the class of the agent, a subclass of `EnsembleAgent`, and its final coverage in twenty worlds",
-)
-def _first_weights(agent: type[EnsembleAgent], coverage: ArrayLike) -> None:
-    """Give all members the same weights: then nothing else may part them."""
-    members = _members(agent)
-    hint = "The members start alike: their data are to be the same, not their weights."
-    expect(members.members(ROWS).std(axis=1).min() > 1e-6, hint)
-    with torch.no_grad():
-        for weights in members.network.parameters():
-            weights.copy_(weights[:, :1].expand_as(weights))
-    before = members.members(ROWS)
-    _learn(members, np.random.default_rng(0).integers(2, size=120))
-    after = members.members(ROWS)
-    expect(np.abs(after - before).max() > 1e-3, "The members do not learn.")
-    hint = "Members with the same weights part again: each still has its own counts of the rows in its errors."
-    expect(after.std(axis=1).max() < 1e-5, hint)
-    hint = "Coverage is a share of the rows, between 0 and 1, one number per world."
-    numbers(coverage, (20,), hint, low=0, high=1)
-
-
-@exercise(
-    "ex-practice-masks",
-    wanted="the number of masks for a relative error of a tenth, and a function of the number of masks that "
-    "returns the relative error of the width in each of twenty worlds",
-)
-def _masks(n_masks: ArrayLike, relative_error: Function) -> None:
-    """Rows of a world share their masks, so a single world's error is uncertain, and the mean is judged."""
-    hint = "Set the rule 1/√(2T) equal to a tenth and solve for T."
-    mistakes = {"Mind the root of the rule.": 5, "Mind the two under the root.": 100}
-    expect_close(n_masks, 50, hint, mistakes=mistakes)
-    hint = (
-        "The rule says otherwise for this number of masks. Compare the standard deviation over masks, not the "
-        "variance, with the root of the proposition's formula; is p that of the agent?"
-    )
-    for few in (8, 32):
-        shape_hint = "Hand over one relative error per world, none negative."
-        found = answer(relative_error, few)
-        mean = numbers(found, (20,), shape_hint, low=0, high=2).mean()
-        rule = 1 / np.sqrt(2 * few)
-        expect(abs(mean - rule) < 0.35 * rule, hint)
-
-
-@exercise(
-    "ex-practice-prior",
-    wanted="the class of the agent, a subclass of `EnsembleAgent` whose `members` and scores are of the sums",
-)
-def _prior_for_members(agent: type[EnsembleAgent]) -> None:
-    """Tell the networks g by what the members say more than the library's."""
-    members = _members(agent)
-    untrained, trained = members.members(ROWS), EnsembleAgent.members(members, ROWS)
-    prior = untrained - trained
-    hint = "`members` returns f alone. Decisions must see the sum, as training does."
-    expect(np.abs(prior).max() > 1e-6, hint)
-    hint = "Each member needs a prior like its own first weights, three times. Is the factor 3 there, once?"
-    expect(2 < prior.std(axis=1).mean() / trained.std(axis=1).mean() < 4.5, hint)
-
-    clicks = [1, 0, 1]
-    _learn(members, np.tile(clicks, 40))
-    prior_now = members.members(ROWS) - EnsembleAgent.members(members, ROWS)
-    hint = "The networks g have changed: copy them, and keep them out of the training."
-    expect(np.abs(prior_now - prior).max() < 1e-5, hint)
-    sums = members.members(ROWS)[:, :, :3]
-    hint = "After training the sums do not fit the clicks: descend on the errors of the sum f + 3g."
-    expect(np.abs(sums - clicks).mean() < 0.2, hint)
-    scores = members.scores(_context())
-    apart = np.abs(sums - scores[:, None]).max(axis=-1).min(axis=-1)
-    hint = "A decision must score the arms by the sum of one member, drawn at random."
-    expect(apart.max() < 1e-5, hint)
-
-
-def _members(agent: type[EnsembleAgent]) -> EnsembleAgent:
-    """Make a small ensemble: three arms, four features, two worlds, twenty members."""
-    expect_callable(agent, "Hand over the class, not an agent.")
-    shape = {"n_worlds": 2, "n_members": 20, "policy": "thompson", "seed": [0, 1]}
-    training = {"train_every": 8, "n_batches": 10, "batch_size": 32}
-    return agent(3, 4, learning_rate=0.02, **shape, **training)
-
-
-def _context() -> Context:
-    """Describe three arms by a feature each; the fourth feature is never seen."""
-    return Context(np.zeros(2, int), np.broadcast_to(np.eye(4)[:3], (2, 3, 4)))
-
-
-def _learn(agent: EnsembleAgent, clicks: NDArray) -> None:
-    """Show an agent the three arms in turn, with these clicks."""
-    for visit, clicked in enumerate(clicks):
-        agent.update(_context(), np.full(2, visit % 3), np.full(2, clicked))

@@ -1,4 +1,4 @@
-"""Judges of the exercises of Chapter 5, "A bandit behind the counter"."""
+"""Judges of the exercises of Chapter 6, "A bandit behind the counter"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges of the exercises of Chapter 6, "Sessions, and when a bandit is not enough"."""
+"""Judges of the exercises of Chapter 7, "Sessions, and when a bandit is not enough"."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ those of `snips`: no resampling, and the same numbers each time.
 
 A `target` has shape (n, T, K), or (S, K) for a log with states; so has a model `q`.
 
-See Chapter 6, "What would another policy earn?".
+See Chapter 7, "What would another policy earn?".
 """
 
 from __future__ import annotations

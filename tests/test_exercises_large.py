@@ -1,0 +1,208 @@
+"""The judges of Chapter 5: the book's solutions are right, and typical mistakes are named."""
+
+from math import comb
+
+import numpy as np
+import pytest
+import torch
+
+from tests.exercises import CHAPTERS, RAISED, assert_says, raises, run, verdicts
+from zoolib import EnsembleAgent, NeuralLinearAgent, ZooplusSimulator
+
+CHAPTER = CHAPTERS["large"]
+WORLDS = [ZooplusSimulator(seed=seed) for seed in range(20)]
+NAMES = CHAPTER.names(worlds=WORLDS, SEEDS=range(2))
+HALF, SHARES = np.full(20, 0.5), np.full(20, 93.0)
+
+
+def defined(label, name):
+    """What a solution defines."""
+    return CHAPTER.define(label, NAMES)[name]
+
+
+class Broken:
+    transform = staticmethod(raises)
+
+
+RAISING = {
+    "ex-random-candidates": (raises, raises),
+    "ex-hopeful-weights": (raises,),
+    "ex-frozen-body": (Broken(), HALF),
+    "ex-practice-prior": (raises,),
+}
+
+
+@pytest.mark.parametrize("label", CHAPTER.stubs)
+def test_what_raises_is_reported(label):
+    assert_says(label, *RAISING[label], RAISED)
+
+
+def test_the_books_solution_is_right():
+    label = "ex-random-candidates"
+    assert run(CHAPTER.solutions[label], NAMES)[1] == f"{label}: right."
+
+
+VERDICTS = {}
+
+
+def on_list(size, places=25):
+    return 1 - comb(5_000 - size, places) / comb(5_000, places)
+
+
+def until(size):
+    return 1 / on_list(size)
+
+
+VERDICTS["ex-random-candidates"] = [
+    (on_list, until, "right."),
+    (lambda size: on_list(size, places=50), until, "Half of the 50 places"),
+    (lambda size: 25 * size / 5_000, until, "do not add up"),
+    (lambda size: 1 - on_list(size), until, "not on the list"),
+    (lambda size: size / 5_000, until, "a random place"),
+    (on_list, lambda size: until(size) - 1, "counts, too"),
+    (on_list, lambda size: 200 / size, "geometric"),
+    (on_list, lambda size: round(until(size)), "need not be whole"),
+]
+
+
+def query(change):
+    """The query, with one of its parts changed."""
+
+    def changed(posterior, u, embedding):
+        x = u * embedding
+        move = np.linalg.solve(posterior.A, x)
+        return change(u, posterior.mean, move, np.sqrt(x @ move), x)
+
+    return changed
+
+
+VERDICTS["ex-hopeful-weights"] = [
+    (defined("ex-hopeful-weights", "hopeful_query"), "right."),
+    (query(lambda u, m, move, width, x: list(u * (m + move / width))), "right."),
+    (query(lambda u, m, move, width, x: m + move / width), "u∘θ̃"),
+    (query(lambda u, m, move, width, x: u * (m + move)), "divided by the width"),
+    (query(lambda u, m, move, width, x: u * m), "best prediction only"),
+    (query(lambda u, m, move, width, x: u * (m - move / width)), "must be the bound"),
+    (query(lambda u, m, move, width, x: u * (m + x * width / (x @ x))), "along A⁻¹x"),
+    (query(lambda u, m, move, width, x: width), "shape (6,) is wanted"),
+]
+
+
+class Body:
+    """Rows of a table of units, one row for each persona and category, and a one."""
+
+    def __init__(self, units, constant=1.0):
+        self.units, self.constant = units, constant
+
+    def transform(self, users):
+        users = zip(WORLDS, np.asarray(users), strict=True)
+        persona = np.stack([world.persona_of_user[user] for world, user in users])
+        category = np.stack([world.category_of_product for world in WORLDS])
+        rows = self.units[persona[:, None], category]
+        last = np.broadcast_to(self.constant, rows[..., :1].shape)
+        return np.concatenate((rows, last), axis=-1)
+
+
+class Restless(Body):
+    """A body that goes on learning."""
+
+    asked = 0
+
+    def transform(self, users):
+        self.asked += 1
+        return super().transform(users) + self.asked
+
+
+CLICKS = WORLDS[0].click_table[..., None]
+NOISE = np.random.default_rng(0).random((4, 5, 32))
+TRAINED = Body(np.maximum(CLICKS * (1 + NOISE / 10), 0))
+NO_ONE = Body(NOISE, NOISE[0, 0, 0] + np.arange(50.0)[:, None])
+VERDICTS["ex-frozen-body"] = [
+    (TRAINED, SHARES, "right."),
+    (Body(NOISE[..., :31]), SHARES, "(20, 50, 33)"),
+    (NO_ONE, SHARES, "must be a one"),
+    (Restless(CLICKS * NOISE), SHARES, "whenever asked"),
+    (Body(NOISE), SHARES, "trained on the log"),
+    (TRAINED, 93.0, "(20,) is wanted"),
+    (TRAINED, SHARES / 100, "percentages"),
+    (TRAINED, 100 * SHARES, "percentages"),
+    (TRAINED, SHARES / 2, "best single product"),
+]
+
+
+@pytest.mark.no_cover
+def test_the_books_body_is_right():
+    """Of an agent that has learnt from fewer visits than the book's."""
+    given = [
+        "worlds",
+        "nine",
+        "truth",
+        "everyone",
+        "known",
+        "rows",
+        "noise",
+        "SIZES",
+        "LOG",
+        "head",
+    ]
+    names = CHAPTER.names(*given, SEEDS=range(20))
+    names |= {"SIZES": (1_000,), "LOG": names["log_of"](1_000)}
+    agent = NeuralLinearAgent(50, 9, **names["head"])
+    names["study"](agent)
+    body = CHAPTER.define("ex-frozen-body", names)["FrozenBody"](agent)
+    assert_says("ex-frozen-body", body, SHARES, "right.")
+
+
+PriorEnsemble = defined("ex-practice-prior", "PriorEnsemble")
+
+
+class Thawed(PriorEnsemble):
+    def begin(self, seed):
+        super().begin(seed)
+        self.fixed = self.network
+
+
+class TrainedAlone(PriorEnsemble):
+    def predict(self, x):
+        if torch.is_grad_enabled():
+            return EnsembleAgent.predict(self, x)
+        return super().predict(x)
+
+
+def factor(times):
+    class OtherFactor(PriorEnsemble):
+        def predict(self, x):
+            alone = EnsembleAgent.predict(self, x)
+            return alone + times / 3 * (super().predict(x) - alone)
+
+    return OtherFactor
+
+
+def left_out(method):
+    """The book's class, but for a method of the library's."""
+    return type("Changed", (PriorEnsemble,), {method: getattr(EnsembleAgent, method)})
+
+
+class OnlyInStep(PriorEnsemble):
+    """Scores a single world by the mean of its members."""
+
+    def score_rows(self, x):
+        return super().score_rows(x) if x.ndim == 3 else self.members(x).mean(axis=0)
+
+
+VERDICTS["ex-practice-prior"] = [
+    (PriorEnsemble, "right."),
+    (EnsembleAgent(3, 4), "class, not an agent"),
+    (left_out("members"), "f alone"),
+    (factor(1), "factor 3"),
+    (factor(9), "factor 3"),
+    (Thawed, "have changed"),
+    (TrainedAlone, "do not fit"),
+    (left_out("score_rows"), "sum of one member"),
+    (OnlyInStep, "no worlds axis"),
+]
+
+
+@verdicts(VERDICTS)
+def test_verdicts(case):
+    assert_says(*case)
