@@ -1,4 +1,4 @@
-"""The production loop of Chapter 5 in miniature, on SQLite: serve, log, learn, recover, renew.
+"""The production loop of Chapter 6 in miniature, on SQLite: serve, log, learn, recover, renew.
 
 ================== ====================================================================
 module             what lives there
