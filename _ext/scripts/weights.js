@@ -1,4 +1,4 @@
-// height: 38rem 45rem
+// height: 42rem 49rem
 // Chapter 6: importance weights of one log, and what four estimators make of them.
 "use strict";
 
@@ -80,9 +80,9 @@ Interactive.register("weights", (figure, data) => {
   });
   const bars = figure.plot({
     label: "How many visits have which weight.",
-    height: 240,
+    height: 270,
     x: { label: "weight", domain: [-0.5, 17.5] },
-    y: { label: "visits", domain: [0, 2900] },
+    y: { label: "visits", domain: [0, 3300] },
   });
   const names = Object.keys(Weights.estimates(Weights.weigh(kinds, 1, 1), 1));
   const intervals = figure.plot({
@@ -102,7 +102,7 @@ Interactive.register("weights", (figure, data) => {
       Weights.histogram(rows).forEach(([weight, count], i) => {
         pen.tile([weight - 0.2, weight + 0.2], [0, count], { opacity: 0.8 });
         const text = `${number(count)} of weight ${number(weight, 1)}`;
-        pen.text(weight, 2750 - 200 * i, text, { anchor: weight > 9 ? "end" : "start" });
+        pen.text(weight, 3120 - 310 * i, text, { anchor: weight > 9 ? "end" : "start" });
       });
       pen.line([[clip.value, 0], [clip.value, 1700]], { color: "orange", dash: "6 4" });
       pen.text(clip.value, 1500, "clip", { dx: -5, anchor: "end", color: "orange" });
