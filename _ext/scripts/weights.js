@@ -1,4 +1,4 @@
-// height: 42rem 49rem
+// height: 40rem 47rem
 // Chapter 6: importance weights of one log, and what four estimators make of them.
 "use strict";
 
