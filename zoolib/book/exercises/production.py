@@ -162,9 +162,9 @@ def _private(noise: Function, kept: Function) -> None:
     hint = "This much noise leaves nothing of the lead. Is it in A and in b, and is chance taken off?"
     expect_close(np.mean(drowned), 0, hint, within=0.36)
     expect(len(set(map(float, drowned))) > 1, "Another seed must be another shop.")
-    some = [answer(kept, 10_000, 100, seed) for seed in range(16)]
-    hint = "With 10,000 users of two visits and noise of 100 too much is left, or too little."
-    expect_close(np.mean(some), _lead_left(20_000, 100), hint, within=0.35)
+    some = [answer(kept, 10_000, 30, seed) for seed in range(16)]
+    hint = "With 10,000 users of two visits and noise of 30 too much is left, or too little."
+    expect_close(np.mean(some), _lead_left(20_000, 30), hint, within=0.35)
 
 
 def _lead_left(n: int, noise: float, n_shops: int = 200) -> float:
