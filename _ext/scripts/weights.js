@@ -1,4 +1,4 @@
-// height: 38rem 45rem
+// height: 40rem 47rem
 // Chapter 6: importance weights of one log, and what four estimators make of them.
 "use strict";
 
@@ -73,22 +73,22 @@ Interactive.register("weights", (figure, data) => {
   const teams = data.policies.slice(1);
   const team = figure.choice({ label: "Team", options: teams });
   const part = figure.slider({
-    label: "Visits given to the team", min: 0, max: 1, step: 0.05, value: 0.2, format: Interactive.percent,
+    label: "Visits given to the team", min: 0, max: 1, step: 0.05, value: 1, format: Interactive.percent,
   });
   const clip = figure.slider({
     label: "Clipping bound c", min: 1, max: 17, step: 0.5, value: 17, format: Interactive.fixed(1),
   });
   const bars = figure.plot({
     label: "How many visits have which weight.",
-    height: 210,
+    height: 270,
     x: { label: "weight", domain: [-0.5, 17.5] },
-    y: { label: "visits", domain: [0, 2000] },
+    y: { label: "visits", domain: [0, 3300] },
   });
   const names = Object.keys(Weights.estimates(Weights.weigh(kinds, 1, 1), 1));
   const intervals = figure.plot({
     label: "Estimates with intervals, and the truth.",
     height: 230,
-    x: { label: "clicks a visit", domain: [0.1, 0.7] },
+    x: { label: "clicks per visit", domain: [0.1, 0.7] },
     y: Interactive.named(names),
   });
   const say = figure.summary();
@@ -98,15 +98,14 @@ Interactive.register("weights", (figure, data) => {
     const found = Weights.estimates(rows, clip.value);
     const truth = (1 - part.value) * data.truth[0] + part.value * data.truth[team.value + 1];
     bars.draw((pen) => {
-      let last = -Infinity;
-      for (const [weight, count] of Weights.histogram(rows)) {
+      // Each label has a line of its own above the bars, so that none covers another.
+      Weights.histogram(rows).forEach(([weight, count], i) => {
         pen.tile([weight - 0.2, weight + 0.2], [0, count], { opacity: 0.8 });
-        // Two numbers side by side need some room; the second goes above the first.
-        pen.text(weight, count, number(count), { anchor: "middle", dy: weight - last < 1.8 ? -18 : -5 });
-        last = weight;
-      }
-      pen.line([[clip.value, 0], [clip.value, 2000]], { color: "orange", dash: "6 4" });
-      pen.text(clip.value, 1850, "clip", { dx: 5, color: "orange" });
+        const text = `${number(count)} of weight ${number(weight, 1)}`;
+        pen.text(weight, 3120 - 310 * i, text, { anchor: weight > 9 ? "end" : "start" });
+      });
+      pen.line([[clip.value, 0], [clip.value, 1700]], { color: "orange", dash: "6 4" });
+      pen.text(clip.value, 1500, "clip", { dx: -5, anchor: "end", color: "orange" });
     });
     intervals.draw((pen) => {
       pen.line([[truth, -1], [truth, names.length]], { color: "ink", width: 1, dash: "6 4" });
@@ -121,7 +120,7 @@ Interactive.register("weights", (figure, data) => {
     const missed = names.filter((name) => found[name].low > truth || found[name].high < truth);
     say(
       `Effective visits: ${number(Weights.effective(rows), 0)} of ${number(Interactive.sum(data.visits))}. ` +
-        `Truth: ${number(truth, 3)} clicks a visit. ` +
+        `Truth: ${number(truth, 3)} clicks per visit. ` +
         (missed.length ? `Missed by: ${missed.join(", ")}.` : "All four intervals hold it."),
     );
   };

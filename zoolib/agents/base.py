@@ -183,7 +183,7 @@ class Agent(Stateful):
         Where draws of the scores are independent normal numbers, as those of Thompson's rule with a model for
         each arm are, by quadrature: see `best_of_normals`. Else they are estimated by the share of draws
         that each arm wins, with a standard error of :math:`\sqrt{p (1 - p) / n}`. Whoever logs propensities
-        then samples the arm from them, and the log is exact: see Chapter 6, "What a log line must hold".
+        then samples the arm from them, and the log is exact: see Chapter 6, "Logging propensities".
 
         Parameters
         ----------

@@ -1,8 +1,7 @@
 """Choosing by chance: from scores to probabilities, and from probabilities to an arm and its propensity.
 
 Agents, the estimators that judge their logs and the service share these few functions, so that a tie is
-a tie for all of them and a logged propensity is exact. See Chapter 6, "Why UCB logs no usable
-propensity".
+a tie for all of them and a logged propensity is exact. See Chapter 6, "Logging propensities".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A `Monitor` cuts a stream of events into windows that do not overlap, adds up ea
 (`rates`, `counts`, `moments`), and judges the sums by a *statistic*, once, against the windows of a quiet
 time or against a promise. A monitor whose statistic is a p-value takes `false_alarms`; for any other
 number it takes a `threshold`. All arrays may have a leading axis over worlds that are watched side by
-side. See Chapter 6, "Watching it run".
+side. See Chapter 6, "Monitoring".
 
 ===================== ================= ===============================================================
 statistic             tally             what it is

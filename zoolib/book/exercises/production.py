@@ -1,4 +1,4 @@
-"""Judges of the exercises of Chapter 6, "A bandit behind the counter"."""
+"""Judges of the exercises of Chapter 6, "A bandit in production"."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from zoolib.book.exercises.judging import (
     expect_close,
     numbers,
 )
-from zoolib.monitoring import Monitor, at_least, counts
-from zoolib.service import BanditService
 from zoolib.world.simulator import ZooplusSimulator
 
 
@@ -103,54 +101,6 @@ def _floor_price(price: Function) -> None:
 
 
 @exercise(
-    "ex-retry",
-    wanted="the service after its 100 visits, and how many times the client sent",
-)
-def _retry(service: BanditService, sent: ArrayLike) -> None:
-    events = service.store.events()
-    hint = f"The log has {len(events)} events; 100 visits are wanted, in a new service."
-    expect(len(events) == 100, hint)
-    rewarded = sum(event[-1] is not None for event in events)
-    hint = f"Only {rewarded} of 100 events have a reward: the client must send until it hears an answer."
-    expect(rewarded == 100, hint)
-    refused = service.store.counters().get("rejected: duplicate reward", 0)
-    hint = "Every sending counts, the one that is accepted and those that are refused."
-    expect_close(sent, 100 + refused, hint)
-    deviation = np.sqrt(100 * 0.3) / 0.7  # of a negative binomial number of sendings
-    hint = "Three answers in ten get lost, and the next sending may lose its own, too."
-    expect(abs(100 + refused - 100 / 0.7) < 4.5 * deviation, hint)
-
-
-@exercise(
-    "ex-one-draw",
-    wanted="a function of the probabilities served and of the target's, both (K,), that returns mean and "
-    "variance of the weight; and the weights of 300 visits with M = 1 and with M = 100, shape (2, 300)",
-)
-def _one_draw(weight_moments: Function, weights: ArrayLike) -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(3):
-        served, target = rng.dirichlet(np.ones(7), size=2)
-        served = 0.8 * served + 0.2 / 7
-        ratio = target / served
-        mean = served @ ratio
-        right = mean, served @ (ratio - mean) ** 2
-        hint = "Weigh π'/π, and its squared distance from the mean, by π. The order is mean, variance."
-        expect_close(answer(weight_moments, served, target), right, hint)
-    hint = "Hand over one row of 300 weights for each M."
-    single, hundred = numbers(weights, (2, 300), hint)
-    hint = (
-        "With a single draw and a floor of 0.2 an arm has won, or has its floor of 0.2/50 only: a weight is "
-        "1/50 over the propensity, so 5 or at most 1. Is the floor 0.2, and M = 1 in the first row?"
-    )
-    expect(np.all(np.isclose(single, 5) | ((single > 0) & (single <= 1))), hint)
-    hint = "Weights are one on average; these are not. The uniform policy shows each of 50 arms with 1/50."
-    for one in (single, hundred):
-        expect(abs(one.mean() - 1) < 5 * one.std() / np.sqrt(300), hint)
-    hint = "A hundred draws must make the weights less scattered than a single one."
-    expect(hundred.std() < single.std(), hint)
-
-
-@exercise(
     "ex-peeking",
     wanted="a function of a seed and a list of looks that returns whether an alarm rings, and how many of 200 "
     "rollouts the careful and the curious operator stop",
@@ -185,93 +135,40 @@ def _peeking(alarms: Function, careful: ArrayLike, curious: ArrayLike) -> None:
 
 
 @exercise(
-    "ex-every-product",
-    wanted="two numbers of visits: the smallest window for 50 products, and for 5 categories",
-)
-def _every_product(of_products: ArrayLike, of_categories: ArrayLike) -> None:
-    """Starve one cell for the length of a window, and for one visit less."""
-
-    def rings(window: int, n_cells: int) -> bool:
-        promise = at_least(0.1 / n_cells)
-        monitor = Monitor(
-            "coverage", counts(n_cells), promise, window=window, false_alarms=0.1
-        )
-        return bool(monitor.update(np.arange(window) % (n_cells - 1)))
-
-    for found, n_cells, cells in (
-        (of_products, 50, "50 products"),
-        (of_categories, 5, "5 categories"),
-    ):
-        hint = f"{cells}: one whole number of visits is wanted, below 10,000."
-        window = int(numbers(found, (), hint, low=2, high=10_000))
-        hint = (
-            f"With {cells} this window is too short for an alarm. The smallest of {n_cells} p-values counts "
-            f"{n_cells} times, and the level of a window of n visits is only φ n / 10,000."
-        )
-        expect(window == found and rings(window, n_cells), hint)
-        hint = (
-            f"With {cells} a shorter window is enough. The promise to each is 0.1/{n_cells}, and the level of "
-            "a window grows with it."
-        )
-        expect(not rings(window - 1, n_cells), hint)
-
-
-@exercise(
-    "ex-again",
-    wanted="three shares of shops: computed as if windows were independent, simulated with 200 shops, and the "
-    "most that the equation allows",
-)
-def _again(independent: ArrayLike, simulated: ArrayLike, promised: ArrayLike) -> None:
-    right = 1 - 0.95**50
-    mistakes = {
-        "The first ten windows are the reference, and not judged.": 1 - 0.95**60,
-        "That is the share of shops that hear nothing.": 0.95**50,
-    }
-    hint = "A shop is quiet if every look is. How many looks are there?"
-    expect_close(independent, right, hint, within=0.005, mistakes=mistakes)
-    mix = np.random.default_rng(5).multinomial(500, np.full(4, 0.25), size=(1_000, 60))
-    reference, now = mix[:, None, :10].sum(axis=2), mix[:, 10:]
-    table = np.stack(np.broadcast_arrays(now, reference))
-    expected = table.sum(axis=-1, keepdims=True) * table.sum(axis=0) / 5_500
-    statistic = ((table - expected) ** 2 / expected).sum(axis=(0, -1))  # Pearson's
-    rang = (stats.chi2.sf(statistic, 3) < 0.05).any(axis=1).mean()
-    hint = "Count the shops that heard an alarm at least once, of 200, with a level of 0.05 in each window."
-    expect_close(simulated, rang, hint, within=4.5 * np.sqrt(rang * (1 - rang) / 200))
-    mistakes = {
-        "The visits of the reference are not judged.": 0.3,
-        "The windows need not be independent: expectations add up.": 1 - 0.995**50,
-        "That is the level of one window.": 0.1 * 500 / 10_000,
-    }
-    hint = "φ N / 10,000 alarms are expected in N visits, and no more shops than that ring."
-    expect_close(promised, 0.1 * 25_000 / 10_000, hint, mistakes=mistakes)
-
-
-@exercise(
     "ex-private",
-    wanted="a function of n, s and the seed of a shop that returns what is left of the lead, and the s that "
-    "halves it with 2,000 visits",
+    wanted="a function of k, ε and δ that returns τ; and a function of the number of users, τ and the seed of "
+    "a shop that returns what is left of the lead",
 )
-def _private(kept: Function, halving: ArrayLike) -> None:
+def _private(noise: Function, kept: Function) -> None:
+    for k, epsilon, delta in ((2, 1.0, 1e-5), (5, 0.5, 1e-6)):
+        unit = np.sqrt(2 * np.log(1.25 / delta)) / epsilon
+        mistakes = {
+            "A user has k visits, and all of them may be alike.": 3 * unit,
+            "The length of a vector is the root of its squares' sum.": 9 * k * unit,
+            "Count the entries of A on and above its diagonal only.": k * np.sqrt(12) * unit,
+            "That hides what a user changes in b; A changes, too.": k * np.sqrt(3) * unit,
+            "That hides what a user changes in A; b changes, too.": k * np.sqrt(6) * unit,
+        }  # fmt: skip
+        hint = "Δ is the length of what k visits change: three entries of b, six of A, by one each."
+        found = answer(noise, k, epsilon, delta)
+        expect_close(found, 3 * k * unit, hint, mistakes=mistakes)
     hint = (
-        "Without noise 20,000 visits show the best categories: all of the lead is left, the value of the "
+        "Without noise 10,000 users show the best categories: all of the lead is left, the value of the "
         "greedy policy less chance over that of the oracle less chance."
     )
     for seed in range(3):
-        expect_close(answer(kept, 20_000, 0, seed), 1, hint, within=0.05)
-    drowned = [answer(kept, 2_000, 1e6, seed) for seed in range(16)]
+        expect_close(answer(kept, 10_000, 0, seed), 1, hint, within=0.05)
+    drowned = [answer(kept, 1_000, 1e6, seed) for seed in range(16)]
     hint = "This much noise leaves nothing of the lead. Is it in A and in b, and is chance taken off?"
     expect_close(np.mean(drowned), 0, hint, within=0.36)
     expect(len(set(map(float, drowned))) > 1, "Another seed must be another shop.")
-    hint = "A standard deviation is wanted."
-    s = float(numbers(halving, (), hint, low=0, high=10_000))
-    hint = "Of 2,000 visits with this noise too much is left, or too little, to call it a half."
-    expect(abs(_lead_left(2_000, s) - 0.5) < 0.15, hint)
-    some = [answer(kept, 2_000, s, seed) for seed in range(16)]
-    expect_close(np.mean(some), 0.5, f"Your function: {hint}", within=0.4)
+    some = [answer(kept, 10_000, 30, seed) for seed in range(16)]
+    hint = "With 10,000 users of two visits and noise of 30 too much is left, or too little."
+    expect_close(np.mean(some), _lead_left(20_000, 30), hint, within=0.35)
 
 
-def _lead_left(n: int, s: float, n_shops: int = 200) -> float:
-    """Return what noise leaves of the lead, by counts of the twenty cells."""
+def _lead_left(n: int, noise: float, n_shops: int = 200) -> float:
+    """Return what noise leaves of the lead after n visits, by counts of the twenty cells."""
     rng = np.random.default_rng(6)
     table = ZooplusSimulator().click_table
     persona, category = np.repeat(np.eye(4), 5, 0), np.tile(np.eye(5), (4, 1))
@@ -279,11 +176,11 @@ def _lead_left(n: int, s: float, n_shops: int = 200) -> float:
     visits = rng.multinomial(n, np.full(20, 1 / 20), size=n_shops)
     clicks = rng.binomial(visits, table.ravel())
     A = np.einsum("wc,ci,cj->wij", visits, x, x)
-    noise = s * rng.normal(size=A.shape)
-    A = A + (noise + noise.mT) / np.sqrt(2)
+    upper = np.triu(noise * rng.normal(size=A.shape))
+    A = A + upper + np.triu(upper, 1).mT
     least = np.linalg.eigvalsh(A)[:, 0]
     A += (1 + np.maximum(0, -least))[:, None, None] * np.eye(29)
-    b = clicks @ x + s * rng.normal(size=(n_shops, 29))
+    b = clicks @ x + noise * rng.normal(size=(n_shops, 29))
     scores = np.linalg.solve(A, b[..., None])[..., 0] @ x.T
     chosen = scores.reshape(-1, 4, 5).argmax(axis=-1)
     earned, chance = np.take_along_axis(table, chosen.T, axis=1).mean(), table.mean()

@@ -24,7 +24,7 @@ The intervals take rows as independent. In the log of an agent that learns from 
 propensities of a row depend on earlier rewards. IPS and DR stay unbiased there, for each propensity is
 right given the past; how often the intervals cover is then to be tried.
 
-See Chapter 6, "What would the other policy have earned?".
+See Chapter 6, "Off-policy evaluation".
 """
 
 from __future__ import annotations
