@@ -54,8 +54,7 @@ class MLPRecommender(Stateful, nn.Module):
     """Predict clicks from a user id and a product id.
 
     Two embeddings are looked up, joined, and sent through layers of width 64, 32 and 1; the sigmoid
-    of the output is the predicted click probability. See Chapter 1, "A model with a memory for
-    everyone".
+    of the output is the predicted click probability. See Chapter 1, "An embedding model".
 
     Parameters
     ----------
