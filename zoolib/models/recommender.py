@@ -303,7 +303,7 @@ def train_epoch(
     ):
         losses = log_losses(model, *batch)
         optimiser.zero_grad()
-        losses.sum().backward()  # worlds share no weights: the gradient of the sum is each world's own
+        losses.sum().backward()  # worlds share no weights: each gets its own gradient
         optimiser.step()
         total = total + losses.detach() * batch[0].shape[-1]
     return (total / n_rows).cpu().double().numpy()
