@@ -69,32 +69,11 @@ def losses(twenty, rows, predictions):
 
 @pytest.mark.parametrize(
     "label",
-    ["ex-window", "ex-floor-by-hand", "ex-below-floor", "ex-constant", "ex-curse"],
+    ["ex-floor-by-hand", "ex-below-floor", "ex-constant", "ex-curse"],
 )
 def test_the_books_solution_is_right(label, first, twenty):
     names = CHAPTER.names(SEEDS=range(20), **first, **twenty)
     assert run(CHAPTER.solutions[label], names)[1] == f"{label}: right."
-
-
-def test_window(first):
-    world = first["world"]
-    categories = "Dog Toy", "Cat Food", "Cat Food", "Fish Supplies"
-    right = dict(zip(world.personas, categories, strict=True))
-    wrong = right | {"fish_hobbyist": "Cat Food"}
-    value, single = zoolib.oracle_value(world), zoolib.best_product_value(world)
-    for case in (
-        (right, 1 - 5e-10, "right."),
-        (right, 1 - 2e-9, "Divide the mean click"),
-        (right, 100.0, "not percentages"),
-        (right, value, "divide by the oracle's"),
-        (right, single / value, "one window for everybody"),
-        (wrong, 1.0, "fish_hobbyist clicks another category"),
-        (right | {"fish_hobbyist": 7}, 1.0, "A window shows one"),
-        ({"fish_hobbyist": "Cat Food"}, 1.0, "One category for each"),
-        (3, 1.0, "A dictionary or a series"),
-        (list(right.values()), 1.0, "A dictionary or a series"),
-    ):
-        assert_says("ex-window", *case)
 
 
 def test_floor_by_hand():
@@ -219,89 +198,3 @@ def test_usual_start():
         (standing_in(knows), knows_loss, share, "epochs and rows"),
     ):  # fmt: skip
         assert_says("ex-usual-start", *case)
-
-
-def logs_of(random_share, shock=True, n=100_000):
-    """Logs of a shop that follows the oracle of old: of worlds 0 and 9, and the first's in between."""
-    ends = []
-    for seed in (0, 9):
-        world = ZooplusSimulator(seed=seed)
-        shown = true_ctr_matrix(world).argmax(axis=1)
-        if shock:
-            world.apply_shock(SHOCK_2)
-        ends.append(NAMES["visit"](world, seed, shown, random_share, n))
-    return [ends[0]] * 9 + [ends[1]]
-
-
-@pytest.fixture(scope="module")
-def mixed():
-    """A right answer: cost, logs, models, and the shares of users who are shown a dog toy."""
-    cost = CHAPTER.define("ex-floor-exploration", NAMES)["mixing_cost"]
-    shown = np.random.default_rng(5).integers(50, size=(10, 1000))
-    toys = {persona: np.zeros(10) for persona in ZooplusSimulator(seed=0).personas}
-    for seed, row in enumerate(shown):
-        world = ZooplusSimulator(seed=seed)
-        is_toy = world.products["category"].to_numpy()[row] == "Dog Toy"
-        for persona, shares in toys.items():
-            shares[seed] = is_toy[world.user_personas == persona].mean()
-    return [cost, logs_of(1 / 20), standing_in(np.eye(50)[shown]), toys]
-
-
-def test_floor_exploration_judges_the_cost(mixed):
-    def of_values(change):
-        def cost(world, shown):
-            return change(zoolib.policy_value(world, shown), zoolib.random_value(world))
-
-        return cost
-
-    for cost, words in (
-        (mixed[0], "right."),
-        (of_values(lambda v, random: 0.95 * v + 0.05 * random), "what does it cost"),
-        (of_values(lambda v, random: (random - v) / 20), "sign"),
-        (of_values(lambda v, random: v / 20), "earn something, too"),
-        (of_values(lambda v, random: v - random), "in every visit"),
-        (of_values(lambda v, random: (v - random) / 19), "following always"),
-        (of_values(lambda v, random: (v - random) / 20 + 2e-9), "following always"),
-        (raises, RAISED),
-        (0.0145, NO_FUNCTION),
-    ):
-        assert_says("ex-floor-exploration", cost, *mixed[1:], words)
-
-
-def test_floor_exploration_judges_the_logs(mixed):
-    cost, logs, *rest = mixed
-    for its_logs, words in (
-        (logs_of(0.0), "one in twenty is wanted"),
-        (logs_of(1.0), "one in twenty is wanted"),
-        (logs_of(0.04), "one in twenty is wanted"),
-        (logs_of(1 / 20, shock=False), "play after the second shock"),
-        (logs_of(1 / 20, n=50_000), "100,000 visits per world"),
-        (logs[:3], "One log for each"),
-        ([*logs[:9], logs[9][:100]], "world 9 has 100"),
-    ):
-        assert_says("ex-floor-exploration", cost, its_logs, *rest, words)
-
-
-def test_floor_exploration_judges_the_breakdown(mixed):
-    *given, models, toys = mixed
-    persona = "cat_connoisseur"
-    worlds = [ZooplusSimulator(seed=seed) for seed in range(10)]
-    theirs = [(world.user_personas == persona).mean() for world in worlds]
-    right = toys[persona]
-    for shares, words in (
-        (right + 9e-10, "right."),
-        (right + 2e-9, "count its users"),
-        (100 * right, "not percentages"),
-        (right * theirs, "not by all"),
-        (right.mean(), "shape (10,) is wanted"),
-        (np.full(10, right.mean()), "One number per world"),
-    ):
-        its_toys = toys | {persona: shares}
-        assert_says("ex-floor-exploration", *given, models, its_toys, words)
-    for its_models, its_toys, words in (
-        (models, {persona: right}, "One entry for each persona"),
-        (models, right, "in a dictionary"),
-        (toys, toys, "retrained MLPRecommender"),
-        (standing_in(np.eye(50)), toys, "ten models together"),
-    ):
-        assert_says("ex-floor-exploration", *given, its_models, its_toys, words)

@@ -54,8 +54,7 @@ class MLPRecommender(Stateful, nn.Module):
     """Predict clicks from a user id and a product id.
 
     Two embeddings are looked up, joined, and sent through layers of width 64, 32 and 1; the sigmoid
-    of the output is the predicted click probability. See Chapter 1, "A model with a memory for
-    everyone".
+    of the output is the predicted click probability. See Chapter 1, "An embedding model".
 
     Parameters
     ----------
@@ -304,7 +303,7 @@ def train_epoch(
     ):
         losses = log_losses(model, *batch)
         optimiser.zero_grad()
-        losses.sum().backward()  # worlds share no weights: the gradient of the sum is each world's own
+        losses.sum().backward()  # worlds share no weights: each gets its own gradient
         optimiser.step()
         total = total + losses.detach() * batch[0].shape[-1]
     return (total / n_rows).cpu().double().numpy()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -58,29 +57,6 @@ def _losses(seed: int, predicted: NDArray[np.float64]) -> list[float]:
         happened = np.where(rows["clicked"] == 1, promised, 1 - promised)
         found.append(-np.log(happened).mean())
     return found
-
-
-@exercise(
-    "ex-window",
-    wanted="the category of each persona's window, as a dictionary or a series by persona, and the share of "
-    "the oracle that the four windows earn, a number between 0 and 1",
-)
-def _window(favourite: Mapping[str, str], share: float) -> None:
-    world, table = _split(42)[0], _table(_split(42)[0])
-    expect(hasattr(favourite, "keys"), "A dictionary or a series by persona is wanted.")
-    chosen = dict(favourite)
-    hint = f"One category for each persona is wanted: {', '.join(table.index)}."
-    expect(set(chosen) == set(table.index), hint)
-    hint = f"A window shows one of the categories: {', '.join(table.columns)}."
-    expect(set(chosen.values()) <= set(table.columns), hint)
-    for persona, category in chosen.items():
-        hint = f"{persona} clicks another category more often: divide clicks by visits of this persona only."
-        expect(table.loc[persona, category] == table.loc[persona].max(), hint)
-    best = table.max(axis=1)[world.user_personas].mean()
-    single = "That is one window for everybody: each persona has its own."
-    mistakes = {IN_CLICKS: best, single: _pairs(world).mean(axis=0).max() / best}
-    hint = "Divide the mean click probability of what the users see by that of the best for each."
-    expect_close(share, 1, hint, mistakes=mistakes)
 
 
 @exercise(
@@ -227,70 +203,3 @@ def _predictions(models: MLPRecommender, hint: str) -> NDArray[np.float64]:
     expect(hasattr(models, "predict_all"), hint)
     hint = "Train ten models together: seed=range(10), 1000 users, 50 products."
     return numbers(models.predict_all(), (N_TRAINED, 1000, 50), hint)
-
-
-@exercise(
-    "ex-floor-exploration",
-    wanted="a function of a world and the product for each of its users that returns the cost in clicks per "
-    "visit; the ten logs with randomness; the models retrained on them; and a dictionary with, for each "
-    "persona, the share of its users to whom these models show a dog toy, one number per world",
-)
-def _floor_exploration(
-    cost: Function,
-    logs: Sequence[pd.DataFrame],
-    models: MLPRecommender,
-    toys: Mapping[str, ArrayLike],
-) -> None:
-    # Twenty equally likely visits of each user: nineteen follow, one shows any product.
-    world, shown = ZooplusSimulator(n_products=6, n_users=8, seed=3), np.arange(8) % 6
-    pairs = _pairs(world)
-    visits = [[row[a]] * 19 + [row.mean()] for row, a in zip(pairs, shown, strict=True)]
-    followed, mixed = pairs[np.arange(8), shown].mean(), np.mean(visits)
-    mistakes = {
-        "That is the value of the mixture: what does it cost?": mixed,
-        "The random visits earn something, too.": followed / 20,
-        "That is the cost of random products in every visit.": followed - pairs.mean(),
-    }
-    hint = "Compare the value of following always with that of the mixture."
-    found = answer(cost, world, shown)
-    expect_close(found, followed - mixed, hint, mistakes=mistakes)
-    expect(len(logs) == N_TRAINED, "One log for each of the ten worlds is wanted.")
-    for seed in (0, N_TRAINED - 1):
-        _judge_log(seed, logs[seed])
-    _judge_toys(models, toys)
-
-
-def _judge_log(seed: int, log: pd.DataFrame) -> None:
-    """Judge a log by what it shows: its length, how often it departs from a habit, and whose clicks."""
-    hint = f"100,000 visits per world are wanted: world {seed} has {len(log):,}."
-    expect(len(log) == 100_000, hint)
-    world = ZooplusSimulator(seed=seed)
-    habits = pd.crosstab(log["user_id"], log["product_id"]).max(axis=1)
-    # A random product is the usual one once in fifty times.
-    departs = (1 - habits.sum() / len(log)) * 50 / 49
-    hint = f"In world {seed} a share of {departs:.3f} of the visits is random; one in twenty is wanted."
-    expect(0.045 < departs < 0.055, hint)
-    theirs = world.user_personas[log["user_id"]] == "cat_connoisseur"
-    toy = world.products["category"].to_numpy()[log["product_id"]] == "Dog Toy"
-    hint = f"In world {seed} the cat connoisseurs do not click dog toys: play after the second shock."
-    # Halfway between the click rates before and after the second shock.
-    expect(log["clicked"].to_numpy()[theirs & toy].mean() > 0.4, hint)
-
-
-def _judge_toys(models: MLPRecommender, toys: Mapping[str, ArrayLike]) -> None:
-    """Count, in each world, the users of a persona who are recommended a dog toy."""
-    hint = "The third answer is the retrained MLPRecommender."
-    shown = _predictions(models, hint).argmax(axis=-1)
-    worlds = [ZooplusSimulator(seed=seed) for seed in range(N_TRAINED)]
-    personas = list(worlds[0].personas)
-    hint = f"One entry for each persona, in a dictionary: {', '.join(personas)}."
-    expect(hasattr(toys, "keys") and set(toys) == set(personas), hint)
-    sold = np.array([w.products["category"] == "Dog Toy" for w in worlds])
-    is_toy = np.take_along_axis(sold, shown, axis=1)
-    for persona, shares in toys.items():
-        theirs = np.array([w.user_personas == persona for w in worlds])
-        right = (is_toy & theirs).sum(axis=1) / theirs.sum(axis=1)
-        of_all = "Divide by the users of the persona, not by all."
-        mistakes = {of_all: (is_toy & theirs).mean(axis=1), PER_MODEL: right.mean()}
-        hint = f"Dog toys of {persona}: count its users who are recommended one, and divide by their number."
-        expect_close(shares, right, hint, mistakes=mistakes)
