@@ -1,4 +1,4 @@
-"""The judges of Chapter 7: the book's solutions are right, and typical mistakes are named."""
+"""The judges of the chapter on sessions: the book's solutions are right, and typical mistakes are named."""
 
 from functools import cache
 
@@ -11,7 +11,7 @@ from zoolib import DecisionProcess, SessionSimulator
 CHAPTER = CHAPTERS["sessions"]
 SHOP = SessionSimulator(seed=range(20), carry_over=1.0)
 ONE = SessionSimulator(seed=0, carry_over=1.0)
-TRUTH, GLOSSY = SHOP.process(), SHOP.glossy[:, None, :]
+TRUTH = SHOP.process()
 OPTIMUM = TRUTH.value(TRUTH.optimal_q().argmax(axis=-1))
 NAMES = CHAPTER.names(SEEDS=range(20), truth=TRUTH, exact=ONE.process())
 SOME = np.full((2, 20), 50.0)
@@ -30,7 +30,6 @@ RAISING = {
     "ex-sarsa": (raises, SOME),
     "ex-largest": (raises, 230),
     "ex-targets": (raises,),
-    "ex-n-steps": (raises,),
     "ex-effective": (raises, np.ones((20, 8))),
 }
 NUMBERS = {"ex-wrong-companions"}
@@ -182,47 +181,6 @@ VERDICTS["ex-targets"] = [
 ]
 
 
-def returns(rewards, n, beta):
-    """Sums of the next n rewards."""
-    parts = [rewards[t : t + n] for t in range(len(rewards))]
-    return np.array([part @ beta ** np.arange(len(part)) for part in parts])
-
-
-def n_steps(ahead=0, power=0):
-    """Targets, with another place or discount of the value."""
-
-    def targets(rewards, values, n, beta):
-        later = np.append(values[n + ahead :], np.zeros(len(values)))[: len(values)]
-        return returns(rewards, n, beta) + beta ** (n + power) * later
-
-    return targets
-
-
-def endless(rewards, values, n, beta):
-    """Take the last state for one that stays for ever, and earns nothing."""
-    targets = np.array(values)
-    for _ in range(n):
-        targets = rewards + beta * np.append(targets[1:], values[-1])
-    return targets
-
-
-def undiscounted(rewards, values, n, beta):
-    """Forget the discount of the value."""
-    return returns(rewards, n, beta) + np.append(values[n:], np.zeros(n))[: len(values)]
-
-
-VERDICTS["ex-n-steps"] = [
-    (n_steps(), "right."),
-    (endless, "Nothing comes after"),
-    (lambda r, v, n, beta: returns(r, n, beta), "value of where she is counts"),
-    (undiscounted, "discount it"),
-    (n_steps(ahead=1), "Up to n rewards"),
-    (n_steps(power=1), "Up to n rewards"),
-    (lambda r, v, n, beta: n_steps()(r, v, n, 1.0), "discount it"),
-    (lambda r, v, n, beta: n_steps()(r, v, n, beta)[:-n], "is wanted"),
-]
-
-NEVER = TRUTH.value(np.where(GLOSSY, 0, TRUTH.reward).argmax(axis=-1)) / OPTIMUM * 100
 BELIEVED = solved("ex-wrong-companions")[0]
 PERCENT = np.array(BELIEVED["percentages"])
 PROMISES = [

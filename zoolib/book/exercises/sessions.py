@@ -1,4 +1,4 @@
-"""Judges of the exercises of Chapter 7, "Sessions, and when a bandit is not enough"."""
+"""Judges of the exercises of the chapter "Sessions, and when a bandit is not enough"."""
 
 from __future__ import annotations
 
@@ -127,21 +127,6 @@ def _targets(targets: Function) -> None:
         "The copy says what the product is worth.": ~ended * online.max(axis=1)}  # fmt: skip
     found = answer(targets, online, target, reward, ended, 0.9)
     _expect(found, {hint: reward + 0.9 * value for hint, value in after.items()})
-
-
-@exercise("ex-n-steps", "a function that returns the targets of a session, (T,)")
-def _n_steps(n_step_targets: Function) -> None:
-    for length, n in ((6, 1), (6, 3), (2, 5)):
-        reward, value = np.random.default_rng(length).random((2, length))
-        right, alone, endless = value, 0 * value, value
-        for _ in range(n):
-            right, alone = (reward + 0.9 * np.append(v[1:], 0) for v in (right, alone))
-            endless = reward + 0.9 * np.append(endless[1:], value[-1])
-        _expect(answer(n_step_targets, reward, value, n, 0.9), {
-            "Up to n rewards, each discounted once more, then the value n steps ahead.": right,
-            "Nothing comes after the session's end.": endless,
-            "After n steps the value of where she is counts.": alone,
-            "The value lies n steps ahead: discount it.": alone + (right - alone) / 0.9**n})  # fmt: skip
 
 
 @exercise("ex-wrong-companions", "percentages (2, 20), first those without intents")
