@@ -60,8 +60,6 @@ VERDICTS = {}
         "ex-coverage": [(raises, RAISED), (0.2, NO_FUNCTION)],
         "ex-theory-alpha": [(raises, RAISED), (0.2, NO_FUNCTION)],
         "ex-price-forgetting": [(raises, RAISED), (0.2, NO_FUNCTION)],
-        "ex-clock": [(raises, 0, "LinUCBAgent"), (int, 0, "LinUCBAgent")],
-        "ex-ties": [(raises, 0, "LinUCBAgent"), (int, 0, "LinUCBAgent")],
         "ex-ridge-fractions": [("x", "x", "numbers are wanted")],
         "ex-projection": [("x", "x", "numbers are wanted")],
         "ex-logistic": [("x", "x", "x", "numbers are wanted")],
@@ -241,48 +239,6 @@ def test_own_agent_plays_in_the_arena_of_the_solution():
     assert np.shape(names["both_regrets"]) == (2, 20)
 
 
-StepClock = defined("ex-clock", "StepClock")
-
-
-def forgets(before=1.0, after=1.0, times=1):
-    """An agent that forgets before it learns, or after, and learns some multiple of each reward."""
-
-    class Clock(LinUCBAgent):
-        def learn(self, context, at, reward):
-            self.posterior.decay(before)
-            super().learn(context, at, times * reward)
-            self.posterior.decay(after)
-
-    return Clock
-
-
-class ArmsClock(LinUCBAgent):
-    def __init__(self, *args, **options):
-        super().__init__(*args, discount=0.9998, **options)
-
-    def select(self, context):
-        return super().select(context)
-
-
-def test_clock():
-    played = run_experiment(
-        [StepClock(50, 9, alpha=0.3, n_worlds=2)], [0, 1], n_steps=300, progress=False
-    )
-    arms = np.zeros((20, 20_000), int)
-    arms[:2, :300] = played.arm[0]
-    for case in (
-        (StepClock, arms, "right."),
-        (forgets(1.0), arms, "Nothing is forgotten"),
-        (ArmsClock, arms, "the arm's clock ticks"),
-        (forgets(after=0.9998), arms, "Decay first"),
-        (forgets(0.998), arms, "γ = 0.9998"),
-        (forgets(0.9998, times=2), arms, "learn each reward once"),
-        (StepClock, arms[0, :300], "(300,) came"),
-        (StepClock, arms[::-1], "seeds 0 … 19"),
-    ):
-        assert_says("ex-clock", *case)
-
-
 def shares(discount, seeds, n_steps, *, start=None, alpha=0.35):
     agent = LinUCBAgent(50, 9, alpha=alpha, discount=discount, n_worlds=len(seeds))
     history = run_experiment([agent], seeds, n_steps, progress=False)
@@ -300,45 +256,6 @@ VERDICTS["ex-price-forgetting"] = [
     (lambda d, s, n: shares(d, sorted(s), n), "order of the seeds"),
     (lambda d, s, n: shares(d, s, n) + 2e-9, "calm worlds"),
     (lambda d, s, n: shares(d, s, n).mean(), "shape (2,) is wanted"),
-]
-
-AGREE = np.linspace(0.04, 0.07, 20)
-Rounded = defined("ex-ties", "Rounded")
-
-
-class OneWorld(LinUCBAgent):
-    def select(self, context):
-        return self.scores(context).argmax()
-
-
-def noisy(size, *, in_scores=False, shared=False):
-    class Noisy(LinUCBAgent):
-        rng = np.random.default_rng(1)
-
-        def scores(self, context):
-            found = super().scores(context)
-            return found + 1e-3 * self.rng.normal(size=found.shape) * in_scores
-
-        def select(self, context):
-            found = self.scores(context)
-            shape = found.shape[-1:] if shared else found.shape
-            return (found + size * self.rng.normal(size=shape)).argmax(axis=-1)
-
-    return Noisy
-
-
-VERDICTS["ex-ties"] = [
-    (Rounded, AGREE, "right."),
-    (noisy(0.0), AGREE, "draw new noise at each choice"),
-    (OneWorld, AGREE, "last axis"),
-    (noisy(1e-12, shared=True), AGREE, "same noise"),
-    (noisy(1e-12, in_scores=True), AGREE, "belongs into select"),
-    (noisy(1e-3), AGREE, "noise is too large"),
-    (Rounded, AGREE.mean(), "() came"),
-    (Rounded, 5_000 * AGREE, "between 0 and 1"),
-    (Rounded, 0 * AGREE, "between 0 and 1"),
-    (Rounded, np.full(20, np.nan), "between 0 and 1"),
-    (Rounded, np.ones(20), "one agent twice"),
 ]
 
 M = np.array([50, 200, 800])

@@ -244,60 +244,6 @@ def _judge_regrets(regrets: ArrayLike) -> None:
 
 
 @exercise(
-    "ex-clock",
-    wanted="a subclass of LinUCBAgent, and what it showed, of shape (20, 20,000)",
-)
-def _clock(agent: type[LinUCBAgent], arms: ArrayLike) -> None:
-    _expect_linucb(agent)
-    _judge_clock(agent(3, 4, alpha=0.3))
-    hint = "The arms of twenty worlds and 20,000 steps are wanted: history.arm[0]."
-    found = numbers(arms, (N_WORLDS, 20_000), hint)
-    again = agent(50, N_FEATURES, alpha=0.3, n_worlds=1)
-    replayed = run_experiment([again], [0], n_steps=300, progress=False)
-    hint = "In the world of seed 0 your class shows other products: play the seeds 0 … 19 with α = 0.3."
-    expect(np.array_equal(found[0, :300], replayed.arm[0, 0]), hint)
-
-
-def _expect_linucb(agent: object) -> None:
-    """Expect a subclass of the library's agent."""
-    derived = isinstance(agent, type) and issubclass(agent, LinUCBAgent)
-    expect(derived, "Derive your class from LinUCBAgent.")
-
-
-def _judge_clock(agent: LinUCBAgent) -> None:
-    """Compare the posterior with sums in which each row counts γ to the power of the steps since."""
-    gamma, steps = 0.9998, np.arange(40)
-    context = Context(0, np.random.default_rng(2).normal(size=(3, 4)))
-    arm, reward = steps % 2, steps % 3 == 0
-    for a, r in zip(arm, reward, strict=True):
-        agent.update(context, int(a), int(r))
-
-    def sums(gamma: float, of_ridge: NDArray, passed: NDArray) -> NDArray:
-        """Return A of all arms if rows and ridge count γ to the power of the steps passed."""
-        A = gamma ** of_ridge[:, None, None] * np.eye(4)
-        for a, age in zip(arm, passed, strict=True):
-            A[a] += gamma**age * np.outer(context.features[a], context.features[a])
-        return A
-
-    since, all_steps = len(steps) - 1 - steps, np.full(3, len(steps))
-    right, late = sums(gamma, all_steps, since), sums(gamma, all_steps, since + 1)
-    by_arm = sums(gamma, np.array([20, 20, 0]), since // 2)
-    hint = "At each step all arms forget by the factor γ = 0.9998, and then the arm that was played learns."
-    mistakes = {
-        "Nothing is forgotten. Does learn call posterior.decay?": sums(
-            1, all_steps, since
-        ),
-        "Here the arm's clock ticks: all arms forget at every step.": by_arm,
-        "Decay first and learn then: the newest row has not aged.": late,
-    }
-    expect_close(agent.posterior.A, right, hint, mistakes=mistakes)
-    clicks = np.zeros((3, 4))
-    np.add.at(clicks, arm, (gamma**since * reward)[:, None] * context.features[arm])
-    hint = "Rewards are forgotten as rows are: does the agent learn each reward once?"
-    expect_close(agent.posterior.b, clicks, hint)
-
-
-@exercise(
     "ex-price-forgetting",
     wanted="a function of the discount, the seeds and the number of steps that returns the share of the oracle "
     "over the second half of the steps, one number per seed",
@@ -326,35 +272,6 @@ def _price_forgetting(late_share: Function) -> None:
         hint = f"With discount {discount}: α = 0.35 in calm worlds, clicks over the oracle's, second half only."
         found = answer(late_share, discount, seeds, n_steps)
         expect_close(found, right, hint, mistakes=mistakes)
-
-
-@exercise(
-    "ex-ties",
-    wanted="a class that is made as LinUCBAgent is, and for each world the share of the choices that agree",
-)
-def _ties(agent: type[LinUCBAgent], agree: ArrayLike) -> None:
-    _expect_linucb(agent)
-    noisy, library = (a(4, 4, alpha=1.5, n_worlds=2) for a in (agent, LinUCBAgent))
-    context = Context([0, 0], np.broadcast_to(np.eye(4), (2, 4, 4)))
-    hint = "select returns one arm for each of two worlds. Take the argmax over the last axis."
-    tied = numbers([noisy.select(context) for _ in range(200)], (200, 2), hint)
-    hint = "Four arms tie, and each should be shown about as often: draw new noise at each choice."
-    expect(all((tied == arm).sum(axis=0).min() > 20 for arm in range(4)), hint)
-    hint = "Both worlds get the same noise: draw one number for each score."
-    expect(np.any(tied[:, 0] != tied[:, 1]), hint)
-    # Arm 0 comes ahead of those never shown by a millionth, arm 2 falls behind by much.
-    ahead = 2 * (1.5 - 1.5 / np.sqrt(2) + 1e-6)
-    for learner in (noisy, library):
-        learner.update(context, [0, 0], [ahead, ahead])
-        learner.update(context, [2, 2], [0.0, 0.0])
-    hint = "The noise belongs into select: the scores stay those of the library."
-    expect_close(noisy.scores(context), library.scores(context), hint)
-    hint = "An arm was shown whose score is not the highest: the noise is too large."
-    expect(not np.any([noisy.select(context) for _ in range(50)]), hint)
-
-    hint = "A share for each of 20 worlds is wanted, between 0 and 1: divide by the 5,000 steps."
-    shares = numbers(agree, (N_WORLDS,), hint, low=1e-9, high=1)
-    expect(np.all(shares < 1), "The two agree in everything. Is it one agent twice?")
 
 
 @exercise(
