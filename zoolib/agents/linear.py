@@ -2,8 +2,8 @@
 
 Models of single arms are *disjoint*: what one arm teaches stays with it (Li et al. 2010, algorithm 1;
 see Chapter 2, "LinUCB by hand"). One *shared* model learns from every arm, through features that say how arms
-are alike (Chapter 3, "The table of twenty cells"). Each can predict the reward itself, or the log-odds of
-a click (Chapter 4, "Rewards of zero and one").
+are alike (Chapter 3, "Interaction features"). Each can predict the reward itself, or the log-odds of
+a click (Chapter 4, "Side by side: the additive trap").
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What neural agents share: a network, a memory to train it from, and a schedule.
 
-Choosing happens at every visit, training only now and then: see Chapter 3, "A memory to train from". A
+Choosing happens at every visit, training only now and then: see Chapter 3, "Experience replay". A
 family adds how arms are scored (`score_rows`, and `draw_rows` if it samples) and what an update does beside
 training (`absorb`, and `represent` before it).
 """

@@ -3,8 +3,8 @@ r"""NeuralUCB: a network's uncertainty, measured in the space of all its weights
 Near its present weights a network :math:`f(x; \theta)` is a linear model of the gradient
 :math:`g(x) = \nabla_\theta f(x; \theta)`. LinUCB with these gradients as features keeps
 :math:`A = \lambda I + \sum g g^\top` over the rows played and scores an arm by
-:math:`f(x) + \alpha \sqrt{g^\top A^{-1} g}` (Zhou, Li and Gu 2020, Algorithm 1). See Chapter 3, "A
-gradient for a feature".
+:math:`f(x) + \alpha \sqrt{g^\top A^{-1} g}` (Zhou, Li and Gu 2020, Algorithm 1). See
+Chapter 3, "NeuralUCB".
 """
 
 from __future__ import annotations

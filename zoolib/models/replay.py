@@ -2,7 +2,7 @@
 
 Trained on the newest row alone, a network forgets what it knew of other customers: this is
 *catastrophic forgetting*. Rows drawn from a buffer are as mixed as the traffic of the past (Lin 1992).
-See Chapter 3, "A memory to train from".
+See Chapter 3, "Experience replay".
 """
 
 from __future__ import annotations
