@@ -19,9 +19,8 @@ estimator                term of session i
 ======================== ==========================================================================
 
 Sums run over steps before the `horizon`, or over the T of the longest session; :math:`\beta` is the
-`discount`, in [0, 1]. Fitted values count up to a horizon that no logged session reached, too. Where
-``weighted=True``, the weights of each step are divided by their mean, and terms are the delta method's, as
-those of `snips`: no resampling, and the same numbers each time.
+`discount`, in [0, 1]. Where ``weighted=True``, the weights of each step are divided by their mean, and terms
+are the delta method's, as those of `snips`.
 
 A `target` has shape (n, T, K), or (S, K) for a log with states; so has a model `q`.
 
@@ -30,12 +29,11 @@ See Chapter 6, "What would another policy earn?".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy  # which loads scipy.sparse where it is first used
 from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import (
@@ -47,7 +45,7 @@ from zoolib._support.checks import (
     as_size,
 )
 from zoolib._support.labels import Labels
-from zoolib.agents.policies import SUM_TOLERANCE, as_policy
+from zoolib.agents.policies import SUM_TOLERANCE
 from zoolib.experiments.estimates import Estimate, mean_interval
 from zoolib.experiments.offpolicy.visits import check_columns
 
@@ -134,62 +132,44 @@ class SessionLog:
 
     @classmethod
     def from_frame(
-        cls,
-        frame: pd.DataFrame,
-        *,
-        session: str = "session",
-        step: str = "step",
-        arm: str = "arm",
-        reward: str = "reward",
-        propensity: str = "propensity",
-        state: str | None = None,
-        n_arms: int | Sequence[Hashable] | None = None,
+        cls, frame: pd.DataFrame, n_arms: int | Sequence[Hashable] | None = None
     ) -> SessionLog:
-        """Read sessions from a table with a row for each step, by the names of its columns.
+        """Read sessions from a table with a row for each step, in any order.
 
-        Column `step` counts 0, 1, … in each session; rows may have any order. Of `n_arms` a sequence is the
-        labels in column `arm`, in the order of a target's columns; those that were shown if omitted.
+        Its columns are `session`, `step`, which counts 0, 1, … in each session, `arm`, `reward`, `propensity`
+        and, if there are states, `state`. Of `n_arms` a sequence is the labels in column `arm`, in the order
+        of a target's columns; those that were shown if omitted.
         """
-        columns = {"arm": arm, "reward": reward, "propensity": propensity}
-        columns |= {"state": state} if state else {}
-        check_columns(frame, [session, step, *columns.values()])
-        order = np.argsort(as_array("step", frame[step]), kind="stable")
-        frame = frame.iloc[order]
-        at, (row, names) = frame[step].to_numpy(), frame[session].factorize()
-        names, due = names.tolist(), frame.groupby(row).cumcount().to_numpy()
-        if len(wrong := np.flatnonzero(at != due)):
-            i = wrong[0]
-            twice = at[i] == due[i] - 1
-            said = f"has step {at[i]} twice" if twice else f"lacks step {due[i]}"
+        names = ["arm", "reward", "propensity", *{"state"}.intersection(frame.columns)]
+        check_columns(frame, ["session", "step", *names])
+        step = as_array("step", frame["step"])
+        order = np.argsort(step, kind="stable")
+        frame, step = frame.iloc[order], step[order]
+        row, sessions = frame["session"].factorize()
+        due = frame.groupby(row).cumcount().to_numpy()
+        if (wrong := step != due).any():
+            i = wrong.argmax()
+            twice = step[i] == due[i] - 1
+            said = f"has step {step[i]} twice" if twice else f"lacks step {due[i]}"
             raise ValueError(
-                f"step must count 0, 1, … in each session: session {names[row[i]]!r} {said}"
+                f"step must count 0, 1, … in each session: session {sessions[row[i]]!r} {said}"
             )
-        values = {name: frame[column].to_numpy() for name, column in columns.items()}
-        shown = frame[arm].to_list()
+        columns = {name: frame[name].to_numpy() for name in names}
+        shown = frame["arm"].to_list()
         labels = Labels("n_arms", sorted(set(shown)) if n_arms is None else n_arms)
-        values["arm"] = labels.places("arm", shown)
-        shape = len(names), due.max(initial=-1) + 1
-        padded = {name: np.zeros(shape, v.dtype) for name, v in values.items()}
+        columns["arm"] = labels.places("arm", shown)
+        shape = len(sessions), due.max() + 1
+        padded = {name: np.zeros(shape, v.dtype) for name, v in columns.items()}
         padded["arm"] -= 1
-        for name, value in values.items():
-            padded[name][row, due] = value
-        return cls(**padded, n_arms=len(labels), session=names)
+        for name, column in columns.items():
+            padded[name][row, due] = column
+        return cls(**padded, n_arms=len(labels), session=sessions.tolist())
 
 
 def session_weights(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
     r"""Return the weights :math:`w_{it}`, shape (n, T); of each step the mean is 1, up to its error."""
     shown = _of_arm(log, _policy(log, target))
     return np.where(log.played, shown / log.propensity, 1).cumprod(axis=1)
-
-
-def effective_sessions(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
-    r"""Return the effective sample size up to each step, :math:`(\sum_i w_{it})^2 / \sum_i w_{it}^2`, (T,).
-
-    About as many sessions served by the target itself would tell as much (Kish 1965).
-    """
-    weight = session_weights(log, target)
-    squares = (weight**2).sum(axis=0)
-    return weight.sum(axis=0) ** 2 / np.where(squares > 0, squares, 1)
 
 
 def session_ips(
@@ -239,36 +219,33 @@ def session_doubly_robust(
 def fitted_q_evaluation(
     log: SessionLog,
     target: ArrayLike,
-    features: ArrayLike | None = None,
     discount: float = 1.0,
     horizon: int | None = None,
     ridge: float = 0.01,
 ) -> Estimate:
-    """Estimate what a session earns by values fitted backwards, without propensities.
+    """Estimate what a session earns by values of each state and arm, fitted backwards, without propensities.
 
-    It is as wrong as the `features`, (S, K, d) or (n, T, K, d), are poor; without them each state and arm
-    has a value of its own. The interval knows the chance of the log: to first order, a session moves the
-    mean by its errors in the fit, times how much more often the target comes to such a step (Duan, Jia, Wang
-    2020). These are part of the mean, which undoes most of what the ridge, above 0, shrinks.
+    The interval knows the chance of the log: to first order, a session moves the mean by its errors in the
+    fit, times how much more often the target comes to such a step (Duan, Jia, Wang 2020). These are part of
+    the mean, which undoes most of what the ridge, above 0, shrinks. A horizon may lie beyond all logged steps.
     """
-    steps = _Steps(log, target, features, discount, ridge)
-    theta, solve, moves = steps.fit(_horizon(log, horizon))
+    steps = _Steps(log, target, discount, ridge)
+    tables, counts = steps.fit(_horizon(log, horizon))
     first = np.flatnonzero(np.nonzero(log.played)[1] == 0)
-    start = steps.under_target[first]
-    # Back from the start: how much the mean moves with a fit when so many steps are to go.
-    pulls = [solve(start.mean(axis=0))]
-    for _ in theta[2:]:
-        pulls.append(solve(moves.T @ pulls[-1]))
-    error = steps.goals(theta[-2::-1]) - steps.shown @ theta[:0:-1].T
-    moved = np.vecdot(steps.shown @ np.transpose(pulls), error)
+    # How much the mean moves with a table's entry, back from the start, and what each step adds.
+    begins = np.bincount(first, minlength=len(steps.shown)) / len(log)
+    pull, moved = steps.spread(begins) / counts, 0.0
+    for table, later in zip(tables[:0:-1], tables[-2::-1], strict=True):
+        of_step = pull[steps.shown]
+        moved += of_step * (steps.goals(later) - table[steps.shown])
+        pull = steps.spread(np.append(0, (steps.goes_on * of_step)[:-1])) / counts
     by_session = len(log) * np.add.reduceat(moved, first)
-    return mean_interval(start @ theta[-1] + by_session)
+    return mean_interval(steps.worth(tables[-1])[first] + by_session)
 
 
 def cross_fit_q(
     log: SessionLog,
     target: ArrayLike,
-    features: ArrayLike | None = None,
     discount: float = 1.0,
     horizon: int | None = None,
     ridge: float = 0.01,
@@ -277,72 +254,60 @@ def cross_fit_q(
 
     Fold k of five is sessions k, k + 5, …; its model is that of `fitted_q_evaluation`, fitted to the rest.
     """
-    steps, h = _Steps(log, target, features, discount, ridge), _horizon(log, horizon)
+    steps, h = _Steps(log, target, discount, ridge), _horizon(log, horizon)
     session, step = np.nonzero(log.played)
-    to_go = np.maximum(h - step, 0)
+    to_go = np.maximum(h - step, 0)[:, None]
     q = np.zeros((*log.arm.shape, log.n_arms))
     for k in range(_FOLDS):
         mine = session % _FOLDS == k
-        theta = steps.fit(h, ~mine)[0]
-        values = steps.every[np.repeat(mine, log.n_arms)] @ theta.T
-        values = values.reshape(-1, log.n_arms, h + 1)
-        chosen = np.arange(len(values)), slice(None), to_go[mine]
-        q[session[mine], step[mine]] = values[chosen]
+        tables, _ = steps.fit(h, ~mine)
+        q[session[mine], step[mine]] = tables[to_go[mine], steps.arms[mine]]
     return q
 
 
 class _Steps:
-    """The N steps of a log, session by session, as rows of features: of what was shown, and of every arm."""
+    """The N steps of a log, session by session, and tables (S K,) of values that are fitted to them."""
 
     def __init__(
-        self,
-        log: SessionLog,
-        target: ArrayLike,
-        features: ArrayLike | None,
-        discount: float,
-        ridge: float,
+        self, log: SessionLog, target: ArrayLike, discount: float, ridge: float
     ) -> None:
-        discount = as_probability("discount", discount)
-        self.ridge = as_positive("ridge", ridge)
-        sparse, k = scipy.sparse.csr_array, log.n_arms
-        policy = _policy(log, target)[log.played]
-        n, edges = len(policy), np.arange(policy.size + 1)
-        if features is None:
-            pair = _states(log)[log.played][:, None] * k + np.arange(k)
-            self.every = sparse((np.ones(n * k), pair.ravel(), edges))
-        else:
-            features = as_array("features", features, (..., k, "d"), np.float64)
-            at_steps = _of_steps("features", log, features)[log.played]
-            self.every = at_steps.reshape(n * k, -1)
-        self.shown = self.every[np.arange(n) * k + log.arm[log.played]]
-        mix = sparse((policy.ravel(), edges[:-1], edges[::k]))
-        self.under_target = mix @ self.every
-        self.reward = log.reward[log.played]
-        goes_on = np.diff(np.nonzero(log.played)[0]) == 0
-        shift = scipy.sparse.diags_array(goes_on * 1.0, offsets=1)
-        self.next = discount * (shift @ self.under_target)
+        self.ridge, k = as_positive("ridge", ridge), log.n_arms
+        self.policy, self.reward = (
+            _policy(log, target)[log.played],
+            log.reward[log.played],
+        )
+        # The entries of each step's arms in a table, (N, K), and of the one shown.
+        self.arms = _states(log)[log.played][:, None] * k + np.arange(k)
+        self.shown = self.arms[np.arange(len(self.arms)), log.arm[log.played]]
+        self.size = self.arms.max() + 1
+        # What the value of the next row counts: nothing behind the end of a session.
+        same = np.diff(np.nonzero(log.played)[0], append=-1) == 0
+        self.goes_on = as_probability("discount", discount) * same
 
-    def goals(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return rewards and the discounted value of the next step by models (H, d), shape (..., H)."""
-        return self.reward[:, None] + self.next @ theta.T
+    def worth(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what each step is worth under the target by a table, (N,)."""
+        return np.vecdot(self.policy, table[self.arms])
+
+    def goals(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return rewards and the discounted worth of the next step, (N,)."""
+        return self.reward + self.goes_on * np.append(self.worth(table)[1:], 0)
+
+    def spread(self, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Add up weights of steps (N,) by the entries of the arms that the target would show."""
+        shares = weight[:, None] * self.policy
+        return np.bincount(self.arms.ravel(), shares.ravel(), self.size)
 
     def fit(
         self, horizon: int, used: NDArray[np.bool_] | None = None
-    ) -> tuple[NDArray[np.float64], Callable[[NDArray], NDArray], Any]:
-        """Fit models for 0 to H steps to go, (H + 1, d), to the steps used.
-
-        Also return the solver of their equations, and how the goals move with a model, (d, d).
-        """
-        used = np.ones(len(self.reward)) if used is None else used.astype(float)
-        x = (scipy.sparse.diags_array(used) @ self.shown).T
-        prior = self.ridge * scipy.sparse.eye_array(x.shape[0])
-        gram = scipy.sparse.csc_array(x @ self.shown) + prior
-        solve = scipy.sparse.linalg.splu(gram.tocsc()).solve
-        moves, earned = x @ self.next, x @ self.reward
-        theta = [np.zeros(len(earned))]
-        for _ in range(horizon):
-            theta.append(solve(earned + moves @ theta[-1]))
-        return np.array(theta), solve, moves
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Fit a table for 0 to H steps to go, (H + 1, S K), by ridge regression; also return its counts."""
+        used = np.ones(len(self.shown)) if used is None else used
+        counts = np.bincount(self.shown, used, self.size) + self.ridge
+        tables = np.zeros((horizon + 1, self.size))
+        for h in range(horizon):
+            earned = np.bincount(self.shown, used * self.goals(tables[h]), self.size)
+            tables[h + 1] = earned / counts
+        return tables, counts
 
 
 def _states(log: SessionLog) -> NDArray[np.int64]:
@@ -351,12 +316,15 @@ def _states(log: SessionLog) -> NDArray[np.int64]:
     return log.state
 
 
-def _of_steps(name: str, log: SessionLog, values: ArrayLike) -> NDArray:
-    """Return values (n, T, K, ...) of steps, given as they are or as a table (S, K, ...) of states."""
-    values, steps = np.asarray(values), (*log.arm.shape, log.n_arms)
-    if values.shape[:3] == steps:
+def _of_steps(name: str, log: SessionLog, values: ArrayLike) -> NDArray[np.float64]:
+    """Return values (n, T, K) of steps, given as they are or as a table (S, K) of states."""
+    values, steps = (
+        as_real(name, values, (..., log.n_arms)),
+        (*log.arm.shape, log.n_arms),
+    )
+    if values.shape == steps:
         return values
-    if values.shape[1:2] != steps[2:]:
+    if values.ndim != 2:
         raise ValueError(
             f"{name} must have shape {steps} or (S, {log.n_arms}): got {values.shape}"
         )
@@ -367,16 +335,12 @@ def _of_steps(name: str, log: SessionLog, values: ArrayLike) -> NDArray:
 
 def _policy(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
     """Return a target's checked probabilities, (n, T, K); behind the end of sessions they mean nothing."""
-    target = as_real("target", target, (..., log.n_arms))
-    if target.ndim == 2:
-        return _of_steps("target", log, as_policy("target", target))
     policy = _of_steps("target", log, target)
     policy = np.where(log.played[..., None], policy, 1 / log.n_arms)
     total = policy.sum(axis=-1)
     held = (policy >= 0).all(axis=-1) & (abs(total - 1) <= SUM_TOLERANCE)
-    log.every_step(
-        "target", total, held, "hold probabilities of 0 or more that sum to 1"
-    )
+    wanted = "hold probabilities of 0 or more that sum to 1"
+    log.every_step("target", total, held, wanted)
     return policy
 
 
