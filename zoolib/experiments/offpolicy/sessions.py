@@ -1,7 +1,7 @@
 r"""Off-policy estimates from sessions, in which what is shown now changes what comes next.
 
 Step t = 0, 1, … of session i has an arm :math:`a_{it}`, its propensity :math:`\mu_{it}`, its reward
-:math:`r_{it}` and a state or observation :math:`s_{it}`. The session's weight up to this step is
+:math:`r_{it}` and a state :math:`s_{it}`. The session's weight up to this step is
 :math:`w_{it} = \prod_{u \le t} \pi(a_{iu} \mid s_{iu}) / \mu_{iu}`, and stays what it was when the session
 has ended. With a model :math:`\hat q(s, a)` of what an arm and then the target earn in the steps that are
 left, and :math:`\hat v(s) = \sum_a \pi(a \mid s)\, \hat q(s, a)`, each estimator returns the mean of n terms
@@ -18,11 +18,9 @@ estimator                term of session i
 `fitted_q_evaluation`    :math:`\hat v_{i0}`, and how far session i moved the fit
 ======================== ==========================================================================
 
-Sums run over steps before the `horizon`, or over the T of the longest session; :math:`\beta` is the
-`discount`, in [0, 1]. Where ``weighted=True``, the weights of each step are divided by their mean, and terms
-are the delta method's, as those of `snips`.
-
-A `target` has shape (n, T, K), or (S, K) for a log with states; so has a model `q`.
+A `target` is a table of probabilities, (S, K). Sums run over steps before the `horizon`, or over the T of the
+longest session; :math:`\beta` is the `discount`, in [0, 1]. Where ``weighted=True``, the weights of each step
+are divided by their mean, and terms are the delta method's, as those of `snips`.
 
 See Chapter 6, "What would another policy earn?".
 """
@@ -45,7 +43,7 @@ from zoolib._support.checks import (
     as_size,
 )
 from zoolib._support.labels import Labels
-from zoolib.agents.policies import SUM_TOLERANCE
+from zoolib.agents.policies import as_policy
 from zoolib.experiments.estimates import Estimate, mean_interval
 from zoolib.experiments.offpolicy.visits import check_columns
 
@@ -69,7 +67,7 @@ class SessionLog:
     n_arms : int
         Number K of arms that could have been shown.
     state : array_like of int, shape (n, T), optional
-        Numbers of states, where policies or models are tables.
+        Numbers of states; if omitted, step t of session i has a state of its own, i T + t.
     session : sequence of hashable, shape (n,), optional
         Names of the sessions, for errors; 0, 1, … if omitted.
 
@@ -91,9 +89,7 @@ class SessionLog:
     def __post_init__(self) -> None:
         given = np.asarray(self.arm)
         if given.ndim != 2 or len(given) < 2 or given.size == 0:
-            raise ValueError(
-                f"arm must have shape (n, T), n >= 2: got {np.shape(given)}"
-            )
+            raise ValueError(f"arm must have shape (n, T), n >= 2: got {given.shape}")
         names = range(len(given)) if self.session is None else list(self.session)
         if len(names) != len(given):
             raise ValueError(f"session must name {len(given)} of them: got {names}")
@@ -109,11 +105,11 @@ class SessionLog:
         propensity = np.where(played, propensity, 1)
         held = (propensity > 0) & (propensity <= 1)  # NaN is neither
         self.every_step("propensity", propensity, held, "lie in (0, 1]")
+        state = np.arange(given.size).reshape(shape)
+        state = np.where(played, state if self.state is None else self.state, 0)
+        state = as_ids("state", state, np.iinfo(np.int64).max, shape)
         columns = {"arm": arm, "reward": reward, "propensity": propensity}
-        if self.state is not None:
-            state = np.where(played, self.state, 0)
-            columns["state"] = as_ids("state", state, np.iinfo(np.int64).max, shape)
-        for name, column in (columns | {"played": played}).items():
+        for name, column in (columns | {"state": state, "played": played}).items():
             column.setflags(write=False)
             object.__setattr__(self, name, column)
 
@@ -142,28 +138,23 @@ class SessionLog:
         """
         names = ["arm", "reward", "propensity", *{"state"}.intersection(frame.columns)]
         check_columns(frame, ["session", "step", *names])
-        step = as_array("step", frame["step"])
-        order = np.argsort(step, kind="stable")
-        frame, step = frame.iloc[order], step[order]
-        row, sessions = frame["session"].factorize()
-        due = frame.groupby(row).cumcount().to_numpy()
-        if (wrong := step != due).any():
-            i = wrong.argmax()
-            twice = step[i] == due[i] - 1
-            said = f"has step {step[i]} twice" if twice else f"lacks step {due[i]}"
+        step = as_ids("step", frame["step"], len(frame))
+        twice = frame.duplicated(["session", "step"]).to_numpy()
+        if twice.any():
+            session, at = frame[["session", "step"]].iloc[twice.argmax()]
             raise ValueError(
-                f"step must count 0, 1, … in each session: session {sessions[row[i]]!r} {said}"
+                f"step must differ in each session: session {session!r} has step {at} twice"
             )
-        columns = {name: frame[name].to_numpy() for name in names}
         shown = frame["arm"].to_list()
         labels = Labels("n_arms", sorted(set(shown)) if n_arms is None else n_arms)
-        columns["arm"] = labels.places("arm", shown)
-        shape = len(sessions), due.max() + 1
-        padded = {name: np.zeros(shape, v.dtype) for name, v in columns.items()}
-        padded["arm"] -= 1
-        for name, column in columns.items():
-            padded[name][row, due] = column
-        return cls(**padded, n_arms=len(labels), session=sessions.tolist())
+        frame = frame.assign(arm=labels.places("arm", shown))
+        row, sessions = frame["session"].factorize()
+        columns = {}
+        for name in names:  # what is missing between two steps, the log itself refuses
+            column = frame[name].to_numpy()
+            columns[name] = np.full((len(sessions), step.max() + 1), -1, column.dtype)
+            columns[name][row, step] = column
+        return cls(**columns, n_arms=len(labels), session=sessions.tolist())
 
 
 def session_weights(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
@@ -203,17 +194,16 @@ def session_doubly_robust(
 ) -> Estimate:
     """Estimate what a session earns by a model, and by its weighed errors (Jiang and Li 2016).
 
-    Unbiased if the propensities are right, whatever the model `q`, which must not have seen the session:
-    see `cross_fit_q`. The weighted form is that of Thomas and Brunskill (2016).
+    Unbiased if the propensities are right, whatever the model `q`, (n, T, K), which must not have seen the
+    session: see `cross_fit_q`. The weighted form is that of Thomas and Brunskill (2016).
     """
     h, policy = _horizon(log, horizon), _policy(log, target)
-    q = np.where(log.played[..., None], _of_steps("q", log, q), 0)
-    value = np.vecdot(policy, as_array("q", q))[:, :h]
-    after = np.column_stack([value[:, 1:], np.zeros(len(log))])
-    error = log.reward[:, :h] + as_probability("discount", discount) * after
-    error -= _of_arm(log, q)[:, :h]
-    weight = session_weights(log, policy)[:, :h]
-    return _estimate(weight, error, weighted, discount, value[:, 0])
+    q = np.where(log.played[..., None], as_array("q", q, policy.shape), 0)
+    value = np.vecdot(policy, q)
+    error = log.reward + as_probability("discount", discount) * _of_next(value)
+    error -= _of_arm(log, q)
+    weight = session_weights(log, target)[:, :h]
+    return _estimate(weight, error[:, :h], weighted, discount, value[:, 0])
 
 
 def fitted_q_evaluation(
@@ -229,18 +219,17 @@ def fitted_q_evaluation(
     fit, times how much more often the target comes to such a step (Duan, Jia, Wang 2020). These are part of
     the mean, which undoes most of what the ridge, above 0, shrinks. A horizon may lie beyond all logged steps.
     """
-    steps = _Steps(log, target, discount, ridge)
-    tables, counts = steps.fit(_horizon(log, horizon))
-    first = np.flatnonzero(np.nonzero(log.played)[1] == 0)
-    # How much the mean moves with a table's entry, back from the start, and what each step adds.
-    begins = np.bincount(first, minlength=len(steps.shown)) / len(log)
-    pull, moved = steps.spread(begins) / counts, 0.0
+    fits = _Tables(log, target, discount, ridge)
+    tables, counts = fits.fit(_horizon(log, horizon))
+    term = fits.worth(tables[-1])[:, 0]
+    # How often the target comes to a step; at first it is where the sessions begin.
+    reached = np.zeros(log.arm.shape)
+    reached[:, 0] = 1
     for table, later in zip(tables[:0:-1], tables[-2::-1], strict=True):
-        of_step = pull[steps.shown]
-        moved += of_step * (steps.goals(later) - table[steps.shown])
-        pull = steps.spread(np.append(0, (steps.goes_on * of_step)[:-1])) / counts
-    by_session = len(log) * np.add.reduceat(moved, first)
-    return mean_interval(steps.worth(tables[-1])[first] + by_session)
+        pull = log.played * (fits.spread(reached) / counts)[fits.shown]
+        term += np.vecdot(pull, fits.goals(later) - table[fits.shown])
+        reached[:, 0], reached[:, 1:] = 0, fits.discount * pull[:, :-1]
+    return mean_interval(term)
 
 
 def cross_fit_q(
@@ -254,94 +243,68 @@ def cross_fit_q(
 
     Fold k of five is sessions k, k + 5, …; its model is that of `fitted_q_evaluation`, fitted to the rest.
     """
-    steps, h = _Steps(log, target, discount, ridge), _horizon(log, horizon)
-    session, step = np.nonzero(log.played)
-    to_go = np.maximum(h - step, 0)[:, None]
-    q = np.zeros((*log.arm.shape, log.n_arms))
+    fits, h = _Tables(log, target, discount, ridge), _horizon(log, horizon)
+    to_go = np.maximum(h - np.arange(log.arm.shape[1]), 0)[:, None]
+    fold, q = np.arange(len(log)) % _FOLDS, np.zeros(fits.arms.shape)
     for k in range(_FOLDS):
-        mine = session % _FOLDS == k
-        tables, _ = steps.fit(h, ~mine)
-        q[session[mine], step[mine]] = tables[to_go[mine], steps.arms[mine]]
-    return q
+        mine = fold == k
+        tables, _ = fits.fit(h, used=~mine[:, None])
+        q[mine] = tables[to_go, fits.arms[mine]]
+    return q * log.played[..., None]
 
 
-class _Steps:
-    """The N steps of a log, session by session, and tables (S K,) of values that are fitted to them."""
+class _Tables:
+    """Tables (S K,) of what the target earns from each state and arm on, fitted to the steps of a log."""
 
     def __init__(
         self, log: SessionLog, target: ArrayLike, discount: float, ridge: float
     ) -> None:
-        self.ridge, k = as_positive("ridge", ridge), log.n_arms
-        self.policy, self.reward = (
-            _policy(log, target)[log.played],
-            log.reward[log.played],
-        )
-        # The entries of each step's arms in a table, (N, K), and of the one shown.
-        self.arms = _states(log)[log.played][:, None] * k + np.arange(k)
-        self.shown = self.arms[np.arange(len(self.arms)), log.arm[log.played]]
-        self.size = self.arms.max() + 1
-        # What the value of the next row counts: nothing behind the end of a session.
-        same = np.diff(np.nonzero(log.played)[0], append=-1) == 0
-        self.goes_on = as_probability("discount", discount) * same
+        self.log, self.policy = log, _policy(log, target)
+        self.discount = as_probability("discount", discount)
+        self.ridge, self.size = as_positive("ridge", ridge), np.size(target)
+        # The entries of each step's arms, (n, T, K), and of the one shown, (n, T).
+        self.arms = log.state[..., None] * log.n_arms + np.arange(log.n_arms)
+        self.shown = _of_arm(log, self.arms)
 
     def worth(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what each step is worth under the target by a table, (N,)."""
-        return np.vecdot(self.policy, table[self.arms])
+        """Return what each step is worth under the target by a table, (n, T); 0 behind the end."""
+        return self.log.played * np.vecdot(self.policy, table[self.arms])
 
     def goals(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return rewards and the discounted worth of the next step, (N,)."""
-        return self.reward + self.goes_on * np.append(self.worth(table)[1:], 0)
+        """Return rewards and the discounted worth of the next steps, (n, T)."""
+        return self.log.reward + self.discount * _of_next(self.worth(table))
 
     def spread(self, weight: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Add up weights of steps (N,) by the entries of the arms that the target would show."""
-        shares = weight[:, None] * self.policy
+        """Add up weights of steps (n, T) by the entries of the arms that the target would show."""
+        shares = (weight * self.log.played)[..., None] * self.policy
         return np.bincount(self.arms.ravel(), shares.ravel(), self.size)
 
     def fit(
-        self, horizon: int, used: NDArray[np.bool_] | None = None
+        self, horizon: int, used: ArrayLike = True
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Fit a table for 0 to H steps to go, (H + 1, S K), by ridge regression; also return its counts."""
-        used = np.ones(len(self.shown)) if used is None else used
-        counts = np.bincount(self.shown, used, self.size) + self.ridge
-        tables = np.zeros((horizon + 1, self.size))
-        for h in range(horizon):
-            earned = np.bincount(self.shown, used * self.goals(tables[h]), self.size)
-            tables[h + 1] = earned / counts
-        return tables, counts
+        """Fit tables for 0 to H steps to go, (H + 1, S K), by ridge regression; also return counts, (S K,)."""
 
+        def total(of_steps: ArrayLike) -> NDArray[np.float64]:
+            weighed = self.log.played * used * of_steps
+            return np.bincount(self.shown.ravel(), weighed.ravel(), self.size)
 
-def _states(log: SessionLog) -> NDArray[np.int64]:
-    if log.state is None:
-        raise ValueError("state must be in a log that tables are used with: got None")
-    return log.state
-
-
-def _of_steps(name: str, log: SessionLog, values: ArrayLike) -> NDArray[np.float64]:
-    """Return values (n, T, K) of steps, given as they are or as a table (S, K) of states."""
-    values, steps = (
-        as_real(name, values, (..., log.n_arms)),
-        (*log.arm.shape, log.n_arms),
-    )
-    if values.shape == steps:
-        return values
-    if values.ndim != 2:
-        raise ValueError(
-            f"{name} must have shape {steps} or (S, {log.n_arms}): got {values.shape}"
-        )
-    known = _states(log) < len(values)
-    log.every_step("state", log.state, known, f"be one of {len(values)} in {name}")
-    return values[log.state]
+        counts, tables = total(1.0) + self.ridge, [np.zeros(self.size)]
+        for _ in range(horizon):
+            tables.append(total(self.goals(tables[-1])) / counts)
+        return np.array(tables), counts
 
 
 def _policy(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
-    """Return a target's checked probabilities, (n, T, K); behind the end of sessions they mean nothing."""
-    policy = _of_steps("target", log, target)
-    policy = np.where(log.played[..., None], policy, 1 / log.n_arms)
-    total = policy.sum(axis=-1)
-    held = (policy >= 0).all(axis=-1) & (abs(total - 1) <= SUM_TOLERANCE)
-    wanted = "hold probabilities of 0 or more that sum to 1"
-    log.every_step("target", total, held, wanted)
-    return policy
+    """Return a target's probabilities, (n, T, K); behind the end of sessions they mean nothing."""
+    target = as_policy("target", target, ("S", log.n_arms))
+    known = log.state < len(target)
+    log.every_step("state", log.state, known, f"be one of {len(target)} in target")
+    return target[log.state]
+
+
+def _of_next(values: NDArray) -> NDArray:
+    """Values (n, T) of the next steps; 0 behind the last."""
+    return np.pad(values[:, 1:], [(0, 0), (0, 1)])
 
 
 def _of_arm(log: SessionLog, values: NDArray) -> NDArray:
