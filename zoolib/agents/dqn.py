@@ -153,7 +153,6 @@ class QNetwork(nn.Module):
         super().__init__()
         self.encoder = copy.deepcopy(encoder)
         self.encoder.begin(generators)
-        self._encoder_learns = any(True for _ in self.encoder.parameters())
         self.head = MLP((encoder.n_features, *widths), generators)
         self.vector = as_vector(self)
         layers = self.head.layers
@@ -181,18 +180,14 @@ class QNetwork(nn.Module):
     ) -> NDArray:
         """Fill the gradients of the mean squared error of a batch (..., n), and return its errors."""
         self.vector.grad.zero_()
-        if self._encoder_learns:
-            traced = self.encoder(torch.from_numpy(observation))
-            features = traced.detach().numpy()
-        else:
-            features = self.encoder.evaluate(observation)
-        *inputs, q = self._layer_by_layer(features)
+        features = self.encoder(torch.from_numpy(observation))
+        *inputs, q = self._layer_by_layer(features.detach().numpy())
         error, gradient = of_action(q, action) - target, np.zeros_like(q)
         scaled = 2 / action.shape[-1] * error[..., None]
         np.put_along_axis(gradient, action[..., None], scaled, axis=-1)
         gradient = self._backpropagate(inputs, gradient)
-        if self._encoder_learns:
-            traced.backward(torch.from_numpy(gradient))
+        if features.requires_grad:
+            features.backward(torch.from_numpy(gradient))
         return error
 
     def _backpropagate(self, inputs: list[NDArray], gradient: NDArray) -> NDArray:
