@@ -100,7 +100,9 @@ def test_q_of_several_observations_is_that_of_each():
 def test_targets_are_those_of_the_definition(double):
     agent = dqn(n_worlds=3, seed=[1, 2, 3], double=double, discount=0.9)
     agent.target.vector.copy_(agent.network.vector.flip(0))  # that they differ
-    _, _, reward, after, ended, _ = (np.array(c) for c in zip(*steps(25, worlds=(3,))))
+    _, _, reward, after, ended, _ = map(
+        np.array, zip(*steps(25, worlds=(3,)), strict=True)
+    )
     reward, after, ended = (x.swapaxes(0, 1) for x in (reward, after, ended))
     targets = agent.targets(reward, after, ended)
     q, other = agent.network.evaluate(after), agent.target.evaluate(after)
@@ -158,9 +160,11 @@ def test_with_a_horizon_of_one_step_it_is_a_regression_on_rewards():
         train_every=1,
         learning_rate=0.01,
     )
-    for number in range(1500):
-        seen, action = number % 2, number // 2 % 2
-        agent.update([seen], action, 1.0 + seen - 3 * action, [1 - seen], ended=False)
+    with one_thread():
+        for number in range(1500):
+            seen, action = number % 2, number // 2 % 2
+            reward = 1.0 + seen - 3 * action
+            agent.update([seen], action, reward, [1 - seen], ended=False)
     assert np.allclose(agent.q([[0], [1]]), [[1, -2], [2, -1]], atol=0.05)
 
 
@@ -168,9 +172,10 @@ def test_a_two_step_session_is_worth_what_it_earns_later():
     # Action 0 earns 1 and ends the session; action 1 earns nothing and leads to where each earns 3.
     often = {"learning_starts": 0, "train_every": 1, "target_every": 50}
     agent = DQNAgent(2, OneHot([2]), discount=0.5, learning_rate=0.01, **often)
-    for number in range(2000):
-        agent.update([0], number % 2, 1.0 - number % 2, [1], ended=number % 2 == 0)
-        agent.update([1], number % 2, 3.0, [1], ended=True)
+    with one_thread():
+        for number in range(2000):
+            agent.update([0], number % 2, 1.0 - number % 2, [1], ended=number % 2 == 0)
+            agent.update([1], number % 2, 3.0, [1], ended=True)
     assert np.allclose(agent.q([[0], [1]]), [[1, 1.5], [3, 3]], atol=0.05)
 
 

@@ -199,11 +199,11 @@ def session_doubly_robust(
     """
     h, policy = _horizon(log, horizon), _policy(log, target)
     q = np.where(log.played[..., None], as_array("q", q, policy.shape), 0)
-    value = np.vecdot(policy, q)
-    error = log.reward + as_probability("discount", discount) * _of_next(value)
-    error -= _of_arm(log, q)
+    value = np.vecdot(policy, q)[:, :h]
+    after = as_probability("discount", discount) * _of_next(value)
+    error = log.reward[:, :h] + after - _of_arm(log, q)[:, :h]
     weight = session_weights(log, target)[:, :h]
-    return _estimate(weight, error[:, :h], weighted, discount, value[:, 0])
+    return _estimate(weight, error, weighted, discount, value[:, 0])
 
 
 def fitted_q_evaluation(
