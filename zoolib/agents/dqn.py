@@ -143,8 +143,8 @@ class LastItems(Encoder):
 class QNetwork(nn.Module):
     """An encoder, and behind it an MLP with an output for each action: all parameters in one `vector`.
 
-    Outputs and gradients of the MLP are a few matrix products in NumPy. PyTorch's trace, which takes several
-    times as long for networks so small, is left to encoders that learn.
+    Gradients of the MLP are a few matrix products. PyTorch's trace, which takes several times as long for
+    networks so small, is left to encoders that learn.
     """
 
     def __init__(
@@ -155,25 +155,10 @@ class QNetwork(nn.Module):
         self.encoder.begin(generators)
         self.head = MLP((encoder.n_features, *widths), generators)
         self.vector = as_vector(self)
-        layers = self.head.layers
-        self._layers = [(w.data.numpy(), b.data.numpy()) for w, b in layers]
-        self._gradients = [(w.grad.numpy(), b.grad.numpy()) for w, b in layers]
 
     def evaluate(self, observation: NDArray) -> NDArray:
         """Map observations (..., n, n_observed) to Q, shape (..., n, K)."""
-        return self._layer_by_layer(self.encoder.evaluate(observation))[-1]
-
-    def _layer_by_layer(self, x: NDArray) -> list[NDArray]:
-        """Return the inputs of all layers, of which x is the first, and the output."""
-        passed = [x]
-        with np.errstate(over="ignore", invalid="ignore"):  # the result tells
-            for weight, bias in self._layers:
-                if len(passed) > 1:
-                    np.maximum(x, 0, out=x)
-                x = x @ weight
-                x += bias
-                passed.append(x)
-        return passed
+        return self.head.evaluate(self.encoder.evaluate(observation))
 
     def regress(
         self, observation: NDArray, action: NDArray, target: NDArray
@@ -181,7 +166,8 @@ class QNetwork(nn.Module):
         """Fill the gradients of the mean squared error of a batch (..., n), and return its errors."""
         self.vector.grad.zero_()
         features = self.encoder(torch.from_numpy(observation))
-        *inputs, q = self._layer_by_layer(features.detach().numpy())
+        inputs: list[NDArray] = []
+        q = self.head.evaluate(features.detach().numpy(), inputs=inputs)
         error, gradient = of_action(q, action) - target, np.zeros_like(q)
         scaled = 2 / action.shape[-1] * error[..., None]
         np.put_along_axis(gradient, action[..., None], scaled, axis=-1)
@@ -194,12 +180,12 @@ class QNetwork(nn.Module):
         """Fill the gradients of the MLP by that of its outputs, and return that of its inputs."""
         with np.errstate(over="ignore", invalid="ignore"):
             for place in reversed(range(len(inputs))):
-                of_weight, of_bias = self._gradients[place]
-                np.matmul(inputs[place].mT, gradient, out=of_weight)
-                np.add.reduce(gradient, axis=-2, keepdims=True, out=of_bias)
-                gradient = gradient @ self._layers[place][0].mT
+                x, (weight, bias) = inputs[place], self.head.layers[place]
+                np.matmul(x.mT, gradient, out=weight.grad.numpy())
+                np.sum(gradient, axis=-2, keepdims=True, out=bias.grad.numpy())
+                gradient = gradient @ weight.data.numpy().mT
                 if place > 0:
-                    gradient *= inputs[place] > 0
+                    gradient *= x > 0
         return gradient
 
 

@@ -173,6 +173,7 @@ class MLP(nn.Module):
         x: NDArray,
         masks: Sequence[NDArray] | None = None,
         at: tuple[NDArray, ...] = (),
+        inputs: list[NDArray] | None = None,
     ) -> NDArray:
         """Return what `forward` does, for arrays and without a trace for gradients.
 
@@ -187,6 +188,8 @@ class MLP(nn.Module):
         at : tuple of indices, default ()
             Which of the stacked networks to evaluate: an index into the leading axes of the weights, all
             if empty.
+        inputs : list, optional
+            The inputs of each layer are appended to it.
 
         Returns
         -------
@@ -206,6 +209,8 @@ class MLP(nn.Module):
             for place, (weight, bias) in enumerate(layers):
                 if place > 0:
                     np.maximum(x, 0, out=x)
+                if inputs is not None:
+                    inputs.append(x)
                 x = x @ weight
                 x += bias
         return x

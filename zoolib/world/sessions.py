@@ -55,12 +55,10 @@ class SessionSimulator:
     ----------
     n_products : int, default 10
         Size of the catalogue, a multiple of 10: half of each category is glossy.
-    n_users : int, default 1000
-        Number of customers; each session is one of them, drawn uniformly.
     seed : int, SeedSequence or Generator, or a sequence of them, default 42
-        One seed makes one world, without a worlds axis; a sequence one world for each. A world's seed
-        draws catalogue and customers like the pet shop's, then where intents drift; the visitors' luck is a
-        stream of its own.
+        One seed makes one world, without a worlds axis; a sequence one world for each. A world's seed draws
+        the pet shop's catalogue and customers, each of whom is as likely to come, and where intents drift; the
+        visitors' luck is a stream of its own.
     carry_over : float, default 1.0
         In [0, 1]: 0 if what is shown changes nothing later.
     hidden : bool, default False
@@ -84,7 +82,6 @@ class SessionSimulator:
     def __init__(
         self,
         n_products: int = 10,
-        n_users: int = 1000,
         seed: Seed | Sequence[Seed] = 42,
         carry_over: float = 1.0,
         hidden: bool = False,
@@ -99,7 +96,7 @@ class SessionSimulator:
         self.n_worlds = None if np.ndim(seed) == 0 else len(seed)
         seeds = [seed] if self.n_worlds is None else seed
         self._seeds = [as_seed("seed", one) for one in seeds]
-        shops = [ZooplusSimulator(n_products, n_users, one) for one in self._seeds]
+        shops = [ZooplusSimulator(n_products, seed=one) for one in self._seeds]
         self._table = shops[0].click_table
         self._persona_of_user = np.stack([shop.persona_of_user for shop in shops])
         self._category = np.stack([shop.category_of_product for shop in shops])
