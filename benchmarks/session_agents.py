@@ -1,4 +1,4 @@
-"""How fast Chapter 6's deep Q-network plays and learns."""
+"""How fast the deep Q-network of the chapter on sessions plays and learns."""
 
 from __future__ import annotations
 

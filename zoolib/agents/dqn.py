@@ -1,7 +1,8 @@
 r"""Deep Q-learning: a network that predicts what a session still earns after each action.
 
 Its targets move with it. A memory, a slower copy of the network for targets, and two networks for the maximum
-keep this stable (Mnih et al. 2015; van Hasselt, Guez and Silver 2016). See Chapter 6, "A network for Q".
+keep this stable (Mnih et al. 2015; van Hasselt, Guez and Silver 2016). See the chapter on sessions, "Deep
+Q-networks".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""Learning what is worth doing in a session, with a table of states.
 
 All agents that look ahead move an estimate of :math:`Q(s, a)` towards :math:`r + \beta \, V(s')`, a reward and
-the value of where it led, with V = 0 behind the end of a session. See Chapter 6, "Learning from what happened".
+the value of where it led, with V = 0 behind the end of a session. See the chapter on sessions, "Q-learning".
 """
 
 from __future__ import annotations

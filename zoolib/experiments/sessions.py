@@ -1,6 +1,6 @@
 """Agents in the shop of sessions: the same worlds and luck for all, and what their policies are worth.
 
-See Chapter 6, "When is it worth it?".
+See the chapter on sessions, "Bandits and deep Q-networks compared".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""Finite decision processes and their exact values: what a simulation can only estimate.
 
 All arrays may have leading axes, such as one for the worlds: then everything is computed world by world.
-See Chapter 6, "The value of what comes next".
+See the chapter on sessions, "The Bellman equation".
 """
 
 from __future__ import annotations

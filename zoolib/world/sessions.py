@@ -1,7 +1,7 @@
 """A pet shop whose visitors stay a while: what is shown now changes what they want next.
 
 A session is a visitor of one persona with an intent, the category that she wants now, and a patience that
-runs out. One product is shown a step. See Chapter 6, "A shop that remembers".
+runs out. One product is shown a step. See the chapter on sessions, "Sessions as a Markov decision process".
 """
 
 from __future__ import annotations

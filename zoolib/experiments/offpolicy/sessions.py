@@ -22,7 +22,7 @@ A `target` is a table of probabilities, (S, K). Sums run over steps before the `
 longest session; :math:`\beta` is the `discount`, in [0, 1]. Where ``weighted=True``, the weights of each step
 are divided by their mean, and terms are the delta method's, as those of `snips`.
 
-See Chapter 6, "What would another policy earn?".
+See the chapter on sessions, "Off-policy evaluation of sessions".
 """
 
 from __future__ import annotations
