@@ -168,6 +168,9 @@ class QNetwork(nn.Module):
         self.encoder.begin(generators)
         self.head = MLP((encoder.n_features, *widths), generators)
         self.vector = as_vector(self)
+        layers = self.head.layers
+        self.head.arrays = [(w.data.numpy(), b.data.numpy()) for w, b in layers]
+        self._gradients = [(w.grad.numpy(), b.grad.numpy()) for w, b in layers]
 
     def evaluate(self, observation: NDArray) -> NDArray:
         """Map observations (..., n, n_observed) to Q, shape (..., n, K)."""
@@ -193,12 +196,12 @@ class QNetwork(nn.Module):
         """Fill the gradients of the MLP by that of its outputs, and return that of its inputs."""
         with np.errstate(over="ignore", invalid="ignore"):
             for place in reversed(range(len(inputs))):
-                x, (weight, bias) = inputs[place], self.head.layers[place]
-                np.matmul(x.mT, gradient, out=weight.grad.numpy())
-                np.sum(gradient, axis=-2, keepdims=True, out=bias.grad.numpy())
-                gradient = gradient @ weight.data.numpy().mT
+                of_weight, of_bias = self._gradients[place]
+                np.matmul(inputs[place].mT, gradient, out=of_weight)
+                np.add.reduce(gradient, axis=-2, keepdims=True, out=of_bias)
+                gradient = gradient @ self.head.arrays[place][0].mT
                 if place > 0:
-                    gradient *= x > 0
+                    gradient *= inputs[place] > 0
         return gradient
 
 

@@ -140,7 +140,11 @@ class MLP(nn.Module):
         One entry per layer, shapes (in, out) and (1, out), behind the axes of the generators.
     layers : list of (Parameter, Parameter)
         The same in pairs, for `evaluate`: going through a ParameterList is slow.
+    arrays : list of (ndarray, ndarray) or None
+        The same as arrays, to be set where parameters stay where they are.
     """
+
+    arrays = None
 
     def __init__(self, sizes: Sequence[int], generators: Generators) -> None:
         super().__init__()
@@ -195,7 +199,9 @@ class MLP(nn.Module):
         -------
         ndarray, shape (..., n, out), or (..., T, n, out) with masks
         """
-        layers = [(w.data.numpy(), b.data.numpy()) for w, b in self.layers]
+        layers = self.arrays or [
+            (w.data.numpy(), b.data.numpy()) for w, b in self.layers
+        ]
         if at:
             layers = [(weight[at], bias[at]) for weight, bias in layers]
         if masks is not None:
