@@ -146,7 +146,6 @@ def test_the_delta_method_is_the_jackknife_to_first_order():
 def test_doubly_robust_is_the_recursion_of_jiang_and_li():
     sessions, logging, target, log = random_log()
     q = np.random.default_rng(1).normal(size=logging.shape)
-    of_steps = q[log.state]
     for horizon in (1, 3, 5):
         values = []
         for session in sessions:
@@ -156,7 +155,7 @@ def test_doubly_robust_is_the_recursion_of_jiang_and_li():
                 value = target[s] @ q[s] + ratio * (r + 0.8 * value - q[s, a])
             values.append(value)
         options = {"discount": 0.8, "horizon": horizon}
-        found = op.session_doubly_robust(log, target, of_steps, **options)
+        found = op.session_doubly_robust(log, target, q, **options)
         assert found.mean == pytest.approx(np.mean(values))
         assert found.high == pytest.approx(mean_interval(values).high)
 
@@ -411,8 +410,9 @@ def test_other_arguments_are_named_too():
         op.fitted_q_evaluation(log, TABLE, ridge=0)
     with pytest.raises(ValueError, match="q must be finite"):
         op.session_doubly_robust(log, TABLE, np.full((3, 3, 3), NAN))
-    with pytest.raises(ValueError, match=r"q must have shape \(3, 3, 3\)"):
-        op.session_doubly_robust(log, TABLE, TABLE)
+    for q, shape in ((TABLE[:1], "2, 3"), (TABLE[0], "3, 3, 3")):
+        with pytest.raises(ValueError, match=rf"q must have shape \({shape}\)"):
+            op.session_doubly_robust(log, TABLE, q)
     elsewhere = np.array([[0, 1, 0], [0, 1, 0]])
     with pytest.raises(ValueError, match="only weights of 0 in step 1"):
         op.session_ips(

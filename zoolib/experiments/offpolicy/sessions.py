@@ -194,10 +194,12 @@ def session_doubly_robust(
 ) -> Estimate:
     """Estimate what a session earns by a model, and by its weighed errors (Jiang and Li 2016).
 
-    Unbiased if the propensities are right, whatever the model `q`, (n, T, K), which must not have seen the
-    session: see `cross_fit_q`. The weighted form is that of Thomas and Brunskill (2016).
+    Unbiased if the propensities are right, whatever the model `q`, (n, T, K) or a table (S, K), which must not
+    have seen the session: see `cross_fit_q`. The weighted form is that of Thomas and Brunskill (2016).
     """
     h, policy = _horizon(log, horizon), _policy(log, target)
+    if np.ndim(q) == 2:
+        q = as_array("q", q, np.shape(target))[log.state]
     q = np.where(log.played[..., None], as_array("q", q, policy.shape), 0)
     value = np.vecdot(policy, q)[:, :h]
     after = as_probability("discount", discount) * _of_next(value)
