@@ -75,7 +75,7 @@ def balances(agent: DQNAgent) -> Callable[[int], None]:
         for _ in range(n):
             action = agent.select(observation)
             after, reward, ended, cut, _ = env.step(action)
-            agent.update(observation, action, reward, after, ended, cut)
+            agent.update(observation, action, reward, after, ended)
             observation = env.reset()[0] if ended or cut else after
 
     return play

@@ -10,8 +10,7 @@ from zoolib import DQNAgent, LastItems, OneHot
 from zoolib._support.state import to_bytes
 from zoolib._support.threads import one_thread
 from zoolib.agents import Encoder, Plain
-from zoolib.models.networks import MLP, VectorAdam, as_vector, seeded
-from zoolib.models.replay import Memory
+from zoolib.models.networks import MLP, VectorAdam
 
 K = 3
 SEEN, HIDDEN = OneHot((4, 5, 5)), LastItems(n_items=6, n_last=2, n_personas=4, dim=3)
@@ -38,13 +37,13 @@ def observations(encoder, rng, *shape):
 
 
 def steps(n, encoder=SEEN, worlds=()):
-    """Steps of sessions that end and are cut; now and then a world plays none."""
+    """Steps of sessions that end; now and then a world plays none."""
     rng = np.random.default_rng(7)
     seen = observations(encoder, rng, n + 1, *worlds)
     for t in range(n):
-        draws = rng.random((5, *worlds))
+        draws = rng.random((4, *worlds))
         action, reward = (draws[0] * K).astype(int), draws[1]
-        flags = draws[2] < 0.2, draws[3] < 0.1, draws[4] < 0.9
+        flags = draws[2] < 0.2, draws[3] < 0.9
         yield seen[t], action, reward, seen[t + 1], *flags
 
 
@@ -65,7 +64,7 @@ def state_of(agent):
 
 @pytest.mark.parametrize("encoder", [SEEN, HIDDEN, Plain([1.0, 2.0])], ids=repr)
 @pytest.mark.parametrize(
-    "options", [{}, {"n_step": 3, "double": False}, {"replay": False}]
+    "options", [{}, {"double": False, "target_every": None}, {"replay": False}]
 )
 def test_each_of_many_worlds_learns_as_if_alone(encoder, options):
     together = dqn(encoder, 3, seed=[4, 7, 5], **options)
@@ -82,7 +81,6 @@ def test_each_of_many_worlds_learns_as_if_alone(encoder, options):
     assert q.shape == (3, K)
     for w, agent in enumerate(alone):
         assert np.allclose(q[w], agent.q(step[0][w]), atol=1e-5)
-        assert agent.memory.held == together.memory.held[w]
     assert len(np.unique(q)) == 3 * K
 
 
@@ -98,56 +96,20 @@ def test_q_of_several_observations_is_that_of_each():
     assert isinstance(dqn().select([0, 1, 2]), int)
 
 
-def plain_targets(agent, rows, world):
-    """The targets of one world's rows, oldest first, each by a loop over what follows it."""
-
-    def q(network, seen):
-        seen = np.broadcast_to(seen, (3, 1, len(seen)))
-        return network.evaluate(seen)[world, 0]
-
-    targets = []
-    for first in range(len(rows)):
-        total, factor = 0.0, 1.0
-        for row in rows[first : first + agent.n_step]:
-            _, _, reward, after, ended, cut = row
-            total += factor * reward
-            factor *= agent.discount
-            if ended or cut:
-                break
-        if not ended:
-            values = q(agent.target, after)
-            best = q(agent.network, after).argmax() if agent.double else values.argmax()
-            total += factor * values[best]
-        targets.append(total)
-    return targets
-
-
-@pytest.mark.parametrize("n_step", [1, 2, 4])
 @pytest.mark.parametrize("double", [True, False])
-@pytest.mark.parametrize("n", [25, 70])
-def test_targets_are_those_of_the_definition(n_step, double, n):
-    agent = dqn(n_worlds=3, seed=[1, 2, 3], n_step=n_step, double=double, discount=0.9)
+def test_targets_are_those_of_the_definition(double):
+    agent = dqn(n_worlds=3, seed=[1, 2, 3], double=double, discount=0.9)
     agent.target.vector.copy_(agent.network.vector.flip(0))  # that they differ
-    kept = [[] for _ in range(3)]
-    for step in steps(n, worlds=(3,)):
-        agent.memory.put([np.asarray(one) for one in step[:-1]], step[-1])
-        for w in np.flatnonzero(step[-1]):
-            kept[w].append(of_world(step, w)[:-1])
-    held = len(agent.memory)
-    assert held == min(40, min(map(len, kept)))
-    assert len({len(rows) for rows in kept}) > 1  # worlds are at different paces
-    targets = agent.targets(agent.memory.last(held))
-    for w, rows in enumerate(kept):
-        assert np.allclose(targets[w], plain_targets(agent, rows[-held:], w), atol=1e-4)
-
-
-def test_a_cut_session_goes_on_in_the_target_and_an_ended_one_does_not():
-    agent = dqn(discount=0.5, double=False)
-    value = agent.q([1, 1, 1]).max()
-    for ended, cut in ((False, False), (False, True), (True, False)):
-        agent.update([0, 0, 0], 0, 0.25, [1, 1, 1], ended, cut)
-    expected = [0.25 + 0.5 * value, 0.25 + 0.5 * value, 0.25]
-    assert np.allclose(agent.targets(agent.memory.last(3)), expected)
+    _, _, reward, after, ended, _ = map(
+        np.array, zip(*steps(25, worlds=(3,)), strict=True)
+    )
+    reward, after, ended = (x.swapaxes(0, 1) for x in (reward, after, ended))
+    targets = agent.targets(reward, after, ended)
+    q, other = agent.network.evaluate(after), agent.target.evaluate(after)
+    for w, n in np.ndindex(3, 25):
+        best = (q if double else other)[w, n].argmax()
+        later = 0 if ended[w, n] else 0.9 * other[w, n, best]
+        assert targets[w, n] == pytest.approx(reward[w, n] + later, abs=1e-5)
 
 
 @pytest.mark.parametrize("encoder", [SEEN, HIDDEN], ids=repr)
@@ -156,15 +118,15 @@ def test_a_training_is_a_step_of_adam_along_pytorchs_gradient(encoder):
     network, twin = agent.network, copy.deepcopy(agent)
     optimiser = torch.optim.Adam(network.parameters(), agent.learning_rate)
     for _ in range(4):
-        places = agent.memory.draw(8)
-        seen, action = agent.memory.rows(places, "observation", "action")
-        target = torch.from_numpy(agent.targets(places))
+        rows = agent.memory.sample(8)
+        seen, action, *later = rows
+        target = torch.from_numpy(agent.targets(*later))
         q = network.head(network.encoder(torch.from_numpy(seen)))
         chosen = q.gather(-1, torch.from_numpy(action)[..., None])[..., 0]
         optimiser.zero_grad(set_to_none=False)
         (chosen - target).square().mean(dim=-1).sum().backward()
         optimiser.step()
-        twin.memory.draw = lambda n, places=places: places
+        twin.memory.sample = lambda n, rows=rows: rows
         twin._train()
         assert torch.allclose(network.vector, twin.network.vector, atol=1e-4)
 
@@ -181,8 +143,7 @@ def test_steps_that_were_resets_never_enter_the_memory():
             [False] * 2,
             played=[True, number % 3 > 0],
         )
-    (rewards,) = agent.memory.rows(agent.memory.last(6), "reward")
-    assert agent.memory.held.tolist() == [6, 4]
+    rewards = agent.memory.newest(6)[2]
     assert rewards.tolist() == [[2, 3, 4, 5], [-1, -2, -4, -5]]
     before = to_bytes(agent.memory.state())
     agent.update(seen, [0, 1], [9, 9], seen, [True] * 2, played=False)
@@ -199,9 +160,11 @@ def test_with_a_horizon_of_one_step_it_is_a_regression_on_rewards():
         train_every=1,
         learning_rate=0.01,
     )
-    for number in range(1500):
-        seen, action = number % 2, number // 2 % 2
-        agent.update([seen], action, 1.0 + seen - 3 * action, [1 - seen], ended=False)
+    with one_thread():
+        for number in range(1500):
+            seen, action = number % 2, number // 2 % 2
+            reward = 1.0 + seen - 3 * action
+            agent.update([seen], action, reward, [1 - seen], ended=False)
     assert np.allclose(agent.q([[0], [1]]), [[1, -2], [2, -1]], atol=0.05)
 
 
@@ -209,9 +172,10 @@ def test_a_two_step_session_is_worth_what_it_earns_later():
     # Action 0 earns 1 and ends the session; action 1 earns nothing and leads to where each earns 3.
     often = {"learning_starts": 0, "train_every": 1, "target_every": 50}
     agent = DQNAgent(2, OneHot([2]), discount=0.5, learning_rate=0.01, **often)
-    for number in range(2000):
-        agent.update([0], number % 2, 1.0 - number % 2, [1], ended=number % 2 == 0)
-        agent.update([1], number % 2, 3.0, [1], ended=True)
+    with one_thread():
+        for number in range(2000):
+            agent.update([0], number % 2, 1.0 - number % 2, [1], ended=number % 2 == 0)
+            agent.update([1], number % 2, 3.0, [1], ended=True)
     assert np.allclose(agent.q([[0], [1]]), [[1, 1.5], [3, 3]], atol=0.05)
 
 
@@ -223,14 +187,11 @@ def test_the_target_network_follows_as_it_is_told():
     assert not torch.equal(kept.target.vector, first)
     taught(kept, 21, skip=20)
     assert torch.equal(kept.target.vector, kept.network.vector)
-    average = taught(dqn(target_every=1, target_rate=0.1, learning_starts=12), 13)
-    assert torch.equal(average.target.vector, average.network.vector) is True
     none = taught(dqn(target_every=None), 20)
     assert none.target is none.network
 
 
 def test_exploring_fades_and_its_share_is_epsilon():
-    agent = dqn(n_worlds=400, epsilon_end=0.25, epsilon_steps=10, learning_starts=99)
     seen = np.zeros((400, 3), int)
     agent = dqn(
         n_worlds=400,
@@ -280,9 +241,7 @@ def test_a_new_seed_before_the_first_update_is_a_new_agent():
         ({"discount": 1.01}, ValueError, "discount must lie in"),
         ({"discount": -0.1}, ValueError, "discount must lie in"),
         ({"epsilon_end": 2}, ValueError, "epsilon_end"),
-        ({"target_rate": 0}, ValueError, "target_rate"),
         ({"target_every": 0}, ValueError, "target_every"),
-        ({"n_step": 0}, ValueError, "n_step"),
         ({"learning_starts": -1}, ValueError, "learning_starts"),
         ({"learning_rate": 0}, ValueError, "learning_rate"),
         ({"hidden": (0,)}, ValueError, "hidden"),
@@ -312,13 +271,12 @@ def test_settings_are_checked(options, error, words):
         (2, np.nan, ValueError, "reward must be finite"),
         (3, [[0, 1, 2]], ValueError, "next_observation must have shape"),
         (4, 1, ValueError, "ended must hold booleans"),
-        (5, [True], ValueError, "cut must hold booleans"),
-        (6, None, ValueError, "played must hold booleans"),
+        (5, None, ValueError, "played must hold booleans"),
     ],
 )
 def test_a_refused_update_changes_nothing(place, value, error, words):
     agent = taught(dqn(), 15)
-    before, step = state_of(agent), [[0, 1, 2], 1, 0.5, [1, 2, 3], False, False, True]
+    before, step = state_of(agent), [[0, 1, 2], 1, 0.5, [1, 2, 3], False, True]
     step[place] = value
     with pytest.raises(error, match=words):
         agent.update(*step)
@@ -338,10 +296,10 @@ def test_observations_of_other_worlds_are_refused():
 def test_a_training_that_fails_forgets_the_step_and_keeps_the_weights():
     agent = taught(dqn(Plain([1.0]), learning_rate=1e30, train_every=3), 14)
     step = next(steps(1, agent.encoder))[:-1]  # with the next, it trains again
-    held, vector = agent.memory.held, agent.network.vector.clone()
+    held, vector = len(agent.memory), agent.network.vector.clone()
     with pytest.raises(FloatingPointError, match="must be finite, or the learning"):
         agent.update(*step)
-    assert agent.memory.held == held
+    assert len(agent.memory) == held
     assert agent.n_updates == 14
     assert torch.equal(agent.network.vector, vector)
     with pytest.raises(FloatingPointError, match="Q must be finite"):
@@ -375,25 +333,6 @@ def test_another_encoder_learns_with_the_head():
     assert agent.q(seen).shape == (5, K)
 
 
-@pytest.mark.parametrize("seed", [3, [3, 4]])
-def test_gradients_by_matrix_products_are_pytorchs(seed):
-    network = MLP((4, 7, 5, 2), seeded(seed))
-    lead, vector = () if seed == 3 else (2,), as_vector(network)
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(*lead, 6, 4)).astype(np.float32)
-    gradient = rng.normal(size=(*lead, 6, 2)).astype(np.float32)
-    rows = torch.from_numpy(x).requires_grad_()
-    network(rows).backward(torch.from_numpy(gradient))
-    wanted = vector.grad.clone()
-    network.keep_arrays()
-    inputs = []
-    network.evaluate(x, inputs=inputs)
-    vector.grad.zero_()
-    back = network.backpropagate(inputs, gradient)
-    assert torch.allclose(vector.grad, wanted, atol=1e-5)
-    assert np.allclose(back, rows.grad, atol=1e-5)
-
-
 def test_adam_is_pytorchs():
     generator = torch.Generator().manual_seed(1)
     ours, theirs = (torch.arange(5.0) for _ in range(2))
@@ -406,27 +345,6 @@ def test_adam_is_pytorchs():
     assert torch.allclose(ours, theirs, atol=1e-5)
 
 
-@pytest.mark.parametrize("n_worlds", [None, 3])
-def test_rows_of_a_memory_follow_one_another_by_their_places(n_worlds):
-    worlds = () if n_worlds is None else (n_worlds,)
-    memory = Memory(5, {"number": ((), float), "pair": ((2,), int)}, n_worlds)
-    rng, kept = np.random.default_rng(2), [[] for _ in range(n_worlds or 1)]
-    for number in range(13):
-        played = rng.random(worlds) < 0.7
-        values = np.full(worlds, float(number)), np.full((*worlds, 2), number)
-        undo = memory.put(values, np.asarray(played))
-        undo()
-        memory.put(values, np.asarray(played))
-        for w in np.flatnonzero(played):
-            kept[w].append(number)
-        n = len(memory)
-        assert n == min(5, *map(len, kept))
-        found = memory.rows(memory.last(n), "number")[0].reshape(len(kept), n)
-        assert found.tolist() == [rows[len(rows) - n :] for rows in kept]
-        newer = memory.newer(memory.last(n)).reshape(len(kept), n)
-        assert (newer == np.arange(n)[::-1]).all()
-
-
 @pytest.mark.weekly
 @pytest.mark.no_cover
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -436,7 +354,6 @@ def test_a_pole_is_balanced_with_another_encoder_and_nothing_else_changed(seed):
     agent = DQNAgent(
         env.action_space.n.item(),
         Plain([2.4, 2.0, 0.2, 2.0]),  # where an episode ends, and usual speeds
-        n_step=3,
         target_every=200,
         buffer_size=100_000,
         batch_size=64,
@@ -449,7 +366,7 @@ def test_a_pole_is_balanced_with_another_encoder_and_nothing_else_changed(seed):
         for _ in range(50_000):
             action = agent.select(observation)
             after, reward, ended, cut, _ = env.step(action)
-            agent.update(observation, action, reward, after, ended, cut)
+            agent.update(observation, action, reward, after, ended)
             observation = env.reset()[0] if ended or cut else after
         returns = [episode(agent, env, 10_000 + number) for number in range(100)]
     assert np.mean(returns) >= 475

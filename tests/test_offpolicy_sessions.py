@@ -110,9 +110,6 @@ def test_importance_sampling_is_its_formula(horizon, discount):
     assert found.high == pytest.approx(mean_interval(whole).high)
     reached = op.session_weights(log, target)[:, min(horizon or 5, 5) - 1]
     np.testing.assert_allclose(reached, weights)
-    kish = np.sum(weights) ** 2 / np.sum(np.square(weights))
-    effective = op.effective_sessions(log, target)[min(horizon or 5, 5) - 1]
-    assert effective == pytest.approx(kish)
 
 
 def test_weighted_forms_are_ratios_and_their_terms_have_this_mean():
@@ -157,7 +154,8 @@ def test_doubly_robust_is_the_recursion_of_jiang_and_li():
                 ratio = target[s, a] / logging[s, a]
                 value = target[s] @ q[s] + ratio * (r + 0.8 * value - q[s, a])
             values.append(value)
-        found = op.session_doubly_robust(log, target, q, discount=0.8, horizon=horizon)
+        options = {"discount": 0.8, "horizon": horizon}
+        found = op.session_doubly_robust(log, target, q, **options)
         assert found.mean == pytest.approx(np.mean(values))
         assert found.high == pytest.approx(mean_interval(values).high)
 
@@ -165,7 +163,7 @@ def test_doubly_robust_is_the_recursion_of_jiang_and_li():
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_model_of_nothing_leaves_importance_sampling(weighted):
     _, _, target, log = random_log()
-    q = np.zeros_like(target)
+    q = np.zeros((*log.arm.shape, 3))
     options = {"weighted": weighted, "discount": 0.9}
     robust = op.session_doubly_robust(log, target, q, **options)
     plain = op.session_ips(log, target, **options)
@@ -186,7 +184,7 @@ def test_one_step_of_a_session_is_a_visit():
             op.snips(visits, policy),
         ),
         (
-            op.session_doubly_robust(log, target, q, horizon=1),
+            op.session_doubly_robust(log, target, q[log.state], horizon=1),
             op.doubly_robust(visits, policy, q[state]),
         ),
     ):
@@ -194,15 +192,11 @@ def test_one_step_of_a_session_is_a_visit():
         assert ours.low == pytest.approx(theirs.low)
 
 
-def test_targets_and_models_of_steps_are_those_of_their_states():
-    _, _, target, log = random_log()
-    q = np.random.default_rng(1).normal(size=target.shape)
-    by_step = np.where(log.played[..., None], target[log.state], NAN)
-    for estimate in (op.session_ips, op.fitted_q_evaluation):
-        assert estimate(log, by_step) == estimate(log, target)
-    q_by_step = np.where(log.played[..., None], q[log.state], NAN)
-    again = op.session_doubly_robust(log, by_step, q_by_step)
-    assert again == op.session_doubly_robust(log, target, q)
+def test_without_states_each_step_has_one_of_its_own():
+    sessions, logging, target, log = random_log()
+    alone = padded(sessions, logging, 3, state=None)
+    by_step = np.where(log.played[..., None], target[log.state], 1 / 3).reshape(-1, 3)
+    assert op.session_ips(alone, by_step) == op.session_ips(log, target)
 
 
 # What is unbiased, and exact
@@ -217,7 +211,7 @@ def test_all_sessions_of_two_steps_give_the_value(monkeypatch, horizon):
     for estimate, options in (
         (op.session_ips, {}),
         (op.session_ips, {"per_decision": False}),
-        (op.session_doubly_robust, {"q": anything}),
+        (op.session_doubly_robust, {"q": anything[log.state]}),
     ):
         options |= {"discount": 0.9, "horizon": horizon}
         terms = terms_of(monkeypatch, estimate, log, TARGET, **options)
@@ -226,7 +220,7 @@ def test_all_sessions_of_two_steps_give_the_value(monkeypatch, horizon):
 
 def test_the_true_values_leave_only_the_noise_of_rewards_and_moves(monkeypatch):
     chance, log = everything()
-    q = TWO_STEPS.policy_q(TARGET)
+    q = TWO_STEPS.policy_q(TARGET)[log.state]
     robust = terms_of(monkeypatch, op.session_doubly_robust, log, TARGET, q)
     plain = terms_of(monkeypatch, op.session_ips, log, TARGET)
     truth = TWO_STEPS.value(TARGET)
@@ -237,7 +231,8 @@ def test_the_true_values_leave_only_the_noise_of_rewards_and_moves(monkeypatch):
         [[[0, 1], [0, 1]], [[0, 0], [0, 0]]], [[0, 1], [1, 0]], [1, 0]
     )
     log = padded([s for c, s in sessions_of(certain, LOGGING) if c > 0], LOGGING, 2)
-    exact = op.session_doubly_robust(log, TARGET, certain.policy_q(TARGET))
+    q = certain.policy_q(TARGET)[log.state]
+    exact = op.session_doubly_robust(log, TARGET, q)
     assert exact.mean == pytest.approx(certain.value(TARGET))
     assert exact.high - exact.low == pytest.approx(0, abs=1e-12)
     assert op.session_ips(log, TARGET).high - op.session_ips(log, TARGET).low > 0.5
@@ -271,21 +266,6 @@ def test_the_interval_of_fitted_values_is_that_of_the_jackknife():
         without.append(op.fitted_q_evaluation(rest, target, **options).mean)
     spread = np.std(without, ddof=1) * 399 / np.sqrt(400)
     assert (found.high - found.low) / 2 == pytest.approx(1.966 * spread, rel=0.1)
-
-
-def test_features_of_pairs_are_the_table_and_fewer_are_not():
-    _, _, target, log = random_log()
-    one_hot = np.eye(12).reshape(4, 3, 12)
-    alone = op.fitted_q_evaluation(log, target, horizon=3)
-    q = op.cross_fit_q(log, target, horizon=3)
-    for features in (one_hot, one_hot[log.state]):
-        found = op.fitted_q_evaluation(log, target, features, horizon=3)
-        assert (found.mean, found.low) == pytest.approx((alone.mean, alone.low))
-        found = op.cross_fit_q(log, target, features, horizon=3)
-        np.testing.assert_allclose(found, q, atol=1e-12)
-    arms = np.broadcast_to(np.eye(3), (4, 3, 3))
-    poor = op.fitted_q_evaluation(log, target, arms, horizon=3)
-    assert abs(poor.mean - alone.mean) > 0.01
 
 
 def test_a_session_does_not_see_its_own_model():
@@ -410,10 +390,7 @@ def test_a_log_keeps_copies_that_nobody_can_change():
     [
         (np.full((2, 3), 0.3), "target must sum to 1 in every row: got 0.8999"),
         ([[1, 0, 0], [1, 1, -1]], "probabilities of 0 or more: got -1.0 in row 1"),
-        (np.full((3, 3, 3), 0.3), "sum to 1: got 0.8999999999999999 in step 0 of"),
-        ([[[1, 1, -1]] * 3] * 3, "sum to 1: got 1.0 in step 0 of session 'anna'"),
-        (np.full((2, 2), 0.5), r"target must have shape \(..., 3\): got \(2, 2\)"),
-        (np.full((3, 2, 3), 1 / 3), r"shape \(3, 3, 3\) or \(S, 3\): got \(3, 2, 3\)"),
+        (np.full((2, 2), 0.5), r"target must have shape \(S, 3\): got \(2, 2\)"),
         (TABLE[:1], "state must be one of 1 in target: got 1 in step 1 of session"),
     ],
 )
@@ -432,17 +409,15 @@ def test_other_arguments_are_named_too():
     with pytest.raises(ValueError, match="ridge must be positive"):
         op.fitted_q_evaluation(log, TABLE, ridge=0)
     with pytest.raises(ValueError, match="q must be finite"):
-        op.session_doubly_robust(log, TABLE, np.full((2, 3), NAN))
-    with pytest.raises(ValueError, match=r"features must have shape \(..., 3, d\)"):
-        op.fitted_q_evaluation(log, TABLE, np.zeros((2, 2, 1)))
-    with pytest.raises(ValueError, match=r"state must be in a log .*: got None"):
-        op.session_ips(log_with(state=None), TABLE)
+        op.session_doubly_robust(log, TABLE, np.full((3, 3, 3), NAN))
+    for q, shape in ((TABLE[:1], "2, 3"), (TABLE[0], "3, 3, 3")):
+        with pytest.raises(ValueError, match=rf"q must have shape \({shape}\)"):
+            op.session_doubly_robust(log, TABLE, q)
     elsewhere = np.array([[0, 1, 0], [0, 1, 0]])
     with pytest.raises(ValueError, match="only weights of 0 in step 1"):
         op.session_ips(
             log_with(arm=[[1, 0, 0], [0, 1, -1], [2, -1, -1]]), elsewhere, weighted=True
         )
-    assert op.effective_sessions(log, [[0, 1, 0], [1, 0, 0]]).tolist() == [0, 0, 0]
 
 
 # From tables
@@ -450,66 +425,63 @@ def test_other_arguments_are_named_too():
 
 FRAME = pd.DataFrame(
     {
-        "visitor": ["ben", "anna", "anna", "ben", "anna"],
-        "t": [0, 1, 0, 1, 2],
-        "shown": ["leash", "bowl", "leash", "kibble", "leash"],
-        "clicked": [1, 0, 0, 1, 1],
-        "p": [0.5, 0.2, 0.25, 0.75, 1.0],
-        "mood": [0, 1, 1, 2, 0],
+        "session": ["ben", "anna", "anna", "ben", "anna"],
+        "step": [0, 1, 0, 1, 2],
+        "arm": ["leash", "bowl", "leash", "kibble", "leash"],
+        "reward": [1, 0, 0, 1, 1],
+        "propensity": [0.5, 0.2, 0.25, 0.75, 1.0],
+        "state": [0, 1, 1, 2, 0],
     }
 )
-NAMES = {"session": "visitor", "step": "t", "arm": "shown", "reward": "clicked"}
-NAMES |= {"propensity": "p", "state": "mood"}
 
 
 def test_a_log_comes_from_a_table():
-    log = op.SessionLog.from_frame(FRAME, **NAMES)
-    order = [0, 1] if list(log.session) == ["anna", "ben"] else [1, 0]
-    assert log.arm[order].tolist() == [[2, 0, 2], [2, 1, 0]]
-    assert log.reward[order].tolist() == [[0, 0, 1], [1, 1, 0]]
-    assert log.propensity[order].tolist() == [[0.25, 0.2, 1], [0.5, 0.75, 1]]
-    assert log.state[order].tolist() == [[1, 1, 0], [0, 2, 0]]
-    assert log.played[order].tolist() == [[True] * 3, [True, True, False]]
-    shuffled = FRAME.sample(frac=1, random_state=1)
-    options = NAMES | {"n_arms": ["mouse", "leash", "kibble", "bowl"], "state": None}
-    log = op.SessionLog.from_frame(shuffled, **options)
-    ben = list(log.session).index("ben")
-    assert log.arm[ben].tolist() == [1, 2, 0]
-    assert (log.n_arms, log.state) == (4, None)
+    log = op.SessionLog.from_frame(FRAME)
+    assert log.session == ["ben", "anna"]
+    assert log.arm.tolist() == [[2, 1, 0], [2, 0, 2]]
+    assert log.reward.tolist() == [[1, 1, 0], [0, 0, 1]]
+    assert log.propensity.tolist() == [[0.5, 0.75, 1], [0.25, 0.2, 1]]
+    assert log.state.tolist() == [[0, 2, 0], [1, 1, 0]]
+    assert log.played.tolist() == [[True, True, False], [True] * 3]
+    shuffled = FRAME.drop(columns="state").sample(frac=1, random_state=1)
+    labels = ["mouse", "leash", "kibble", "bowl"]
+    log = op.SessionLog.from_frame(shuffled, n_arms=labels)
+    assert log.arm[log.session.index("ben")].tolist() == [1, 2, 0]
+    assert log.n_arms == 4
 
 
 @pytest.mark.parametrize(
     ("change", "error", "said"),
     [
-        ({"t": [0, 1, 0, 1, 3]}, ValueError, "session 'anna' lacks step 2"),
-        ({"t": [1, 1, 0, 2, 2]}, ValueError, "session 'ben' lacks step 0"),
-        ({"t": [0, 1, 0, 1, 1]}, ValueError, "session 'anna' has step 1 twice"),
-        ({"t": [0, 1, 0, 1, 1.5]}, ValueError, "session 'anna' lacks step 2"),
-        ({"t": list("abcde")}, TypeError, "step must hold real numbers"),
+        ({"step": [0, 1, 0, 1, 3]}, ValueError, "no step: .* step 2 of session 'anna'"),
+        ({"step": [1, 1, 0, 2, 2]}, ValueError, "no step: .* step 0 of session 'ben'"),
+        ({"step": [0, 1, 0, 1, 9]}, ValueError, "step must lie in 0 … 4: got 9"),
+        ({"step": [0, 1, 0, 1, 1]}, ValueError, "session 'anna' has step 1 twice"),
+        ({"step": [0, 1, 0, 1, 1.5]}, TypeError, "step must hold whole numbers"),
         (
-            {"visitor": [7, 8, 8, 7, 7], "t": [0, 1, 0, 1, 1]},
+            {"session": [7, 8, 8, 7, 7], "step": [0, 1, 0, 1, 1]},
             ValueError,
             "session 7 has step 1 twice",
         ),
         (
-            {"p": [0.5, 0, 0.2, 1, 1]},
+            {"propensity": [0.5, 0, 0.2, 1, 1]},
             ValueError,
             "propensity .* got 0.0 in step 1 of session 'anna'",
         ),
-        ({"clicked": list("yynny")}, TypeError, "reward must hold real numbers"),
-        ({"p": [0.5, NAN, 1, 1, 1]}, ValueError, "column 'p' must have no gaps"),
-        ({"mood": [0.5, 1, 1, 1, 1]}, TypeError, "state must hold whole numbers"),
+        ({"reward": list("yynny")}, TypeError, "reward must hold real numbers"),
+        ({"propensity": [0.5, NAN, 1, 1, 1]}, ValueError, "must have no gaps"),
+        ({"state": [0.5, 1, 1, 1, 1]}, TypeError, "state must hold whole numbers"),
     ],
 )
 def test_a_table_with_gaps_or_overlaps_is_refused(change, error, said):
     with pytest.raises(error, match=said):
-        op.SessionLog.from_frame(FRAME.assign(**change), **NAMES)
+        op.SessionLog.from_frame(FRAME.assign(**change))
 
 
 def test_tables_that_lack_something_are_refused():
     with pytest.raises(ValueError, match="frame must have a column 'session'"):
-        op.SessionLog.from_frame(FRAME)
+        op.SessionLog.from_frame(FRAME.drop(columns="session"))
     with pytest.raises(ValueError, match="number of n_arms must be at least 1"):
-        op.SessionLog.from_frame(FRAME[:0], **NAMES)
+        op.SessionLog.from_frame(FRAME[:0])
     with pytest.raises(ValueError, match="arm must be one of 'leash', 'bowl'"):
-        op.SessionLog.from_frame(FRAME, **NAMES, n_arms=["leash", "bowl"])
+        op.SessionLog.from_frame(FRAME, n_arms=["leash", "bowl"])

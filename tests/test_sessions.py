@@ -45,10 +45,10 @@ def test_a_hundred_thousand_sessions_earn_what_is_computed():
 
 def counted(shop, product, persona, intent, patience, n=40_000):
     """Let n visitors in one state be shown a product: clicks, next intents, patience lost."""
-    place = np.full(n, 0)
+    place = np.zeros(n, int)
     luck = np.random.default_rng(0).random((n, 5))
-    state = (place + persona, place + intent, place + patience)
-    clicked, after, left = shop._follow(place, *state, place + product, luck)
+    visitor = np.array([[persona], [intent], [patience]]) + place
+    clicked, (_, after, left) = shop._follow(place, visitor, place + product, luck)
     return clicked, after, patience - left
 
 
@@ -172,13 +172,14 @@ def test_played_sessions_are_whole():
 def test_a_programme_is_worth_what_its_own_process_says():
     """A policy that sees persona and last category, as a policy of states that hold that category."""
     shop = SessionSimulator(seed=4, carry_over=0.5)
-    kinds, process = sessions._one_of_each(shop), shop.process()
+    kinds = np.lexsort((shop.glossy, shop.category_of_product))
+    process = shop.process()
     moves = process.transition.reshape(4, 20, 10, 4, 20)[2, :, kinds, 2]
     reward = process.reward.reshape(4, 20, 10)[2][:, kinds].T
     start = process.start.reshape(4, 20)[2]
     of_intent = np.arange(5) * PATIENCE + 1  # with patience 2: it stays, or falls to 1
-    level = moves[:, of_intent].transpose(1, 0, 2)
-    parts = reward.T[of_intent], level[..., of_intent], level[..., of_intent - 1]
+    level = moves[:, of_intent]
+    parts = reward[:, of_intent], level[..., of_intent], level[..., of_intent - 1]
     for shown in np.random.default_rng(0).integers(10, size=(6, 5)):
         found = sessions._best_start(
             shown[None], *parts, start[PATIENCE - 1 :: PATIENCE]

@@ -22,9 +22,7 @@ from .agents import (
     QLearningAgent,
     RandomAgent,
     RevealedContext,
-    SarsaAgent,
     StaticAgent,
-    fitted_q,
 )
 from .agents.policies import draw, greedy, with_floor
 from .book import plots
@@ -116,7 +114,6 @@ __all__ = [
     "RecordedRuns",
     "RevealedContext",
     "RidgePosterior",
-    "SarsaAgent",
     "SessionEnv",
     "SessionHistory",
     "SessionSimulator",
@@ -138,7 +135,6 @@ __all__ = [
     "draw",
     "entropy_floor",
     "experiments",
-    "fitted_q",
     "gauntlet",
     "greedy",
     "lead",

@@ -1,8 +1,8 @@
 r"""Deep Q-learning: a network that predicts what a session still earns after each action.
 
-Its targets move with it: they are a reward, and what the network itself says of the state that came next. A
-memory, a slower copy of the network for targets, and two networks for the maximum keep this stable (Mnih et
-al. 2015; van Hasselt, Guez and Silver 2016). See Chapter 7, "A network for Q".
+Its targets move with it. A memory, a slower copy of the network for targets, and two networks for the maximum
+keep this stable (Mnih et al. 2015; van Hasselt, Guez and Silver 2016). See the chapter on sessions, "Deep
+Q-networks".
 """
 
 from __future__ import annotations
@@ -23,17 +23,15 @@ with needed_by(__name__):
 from zoolib._support.checks import (
     Seed,
     as_array,
-    as_flags,
     as_ids,
     as_positive,
     as_probability,
-    as_rate,
     as_seeds,
     as_size,
 )
-from zoolib._support.generators import Uniforms
 from zoolib._support.state import Stateful
 from zoolib.agents.neural import finite, undone_on_failure
+from zoolib.agents.tabular import SessionAgent
 from zoolib.models.networks import (
     MLP,
     Embedding,
@@ -42,7 +40,7 @@ from zoolib.models.networks import (
     as_vector,
     seeded,
 )
-from zoolib.models.replay import Memory
+from zoolib.models.replay import ReplayBuffer
 
 
 class Encoder(Stateful, nn.Module):
@@ -112,10 +110,10 @@ class OneHot(Encoder):
 
 @dataclass(eq=False, repr=False)
 class LastItems(Encoder):
-    """What a visitor was shown last: a vector is learnt for each item.
+    """What a visitor was shown last: a vector of length `dim` is learnt for each item.
 
     An observation holds her persona, the items, newest first and 0 where there was none yet, and whether each
-    was clicked. Features are the items' vectors of length `dim`, the persona as a one among zeros, the clicks.
+    was clicked. Features are the items' vectors, the persona as a one among zeros, and the clicks.
     """
 
     n_items: int = 10
@@ -141,7 +139,7 @@ class LastItems(Encoder):
         persona, items, clicks = observation.split((1, self.n_last, self.n_last), -1)
         rows = self.embedding(items.reshape(*lead, -1)).reshape(*lead, n, -1)
         persona = torch.from_numpy(self._one_hot)[persona[..., 0]]
-        return torch.cat([rows, persona, clicks.float()], dim=-1)
+        return torch.cat([rows, persona, clicks], dim=-1)
 
     def evaluate(self, observation: NDArray) -> NDArray:
         """See `Encoder.evaluate`; NumPy is quicker for a decision."""
@@ -168,10 +166,11 @@ class QNetwork(nn.Module):
         super().__init__()
         self.encoder = copy.deepcopy(encoder)
         self.encoder.begin(generators)
-        self._encoder_learns = any(True for _ in self.encoder.parameters())
         self.head = MLP((encoder.n_features, *widths), generators)
         self.vector = as_vector(self)
-        self.head.keep_arrays()
+        layers = self.head.layers
+        self.head.arrays = [(w.data.numpy(), b.data.numpy()) for w, b in layers]
+        self._gradients = [(w.grad.numpy(), b.grad.numpy()) for w, b in layers]
 
     def evaluate(self, observation: NDArray) -> NDArray:
         """Map observations (..., n, n_observed) to Q, shape (..., n, K)."""
@@ -182,40 +181,44 @@ class QNetwork(nn.Module):
     ) -> NDArray:
         """Fill the gradients of the mean squared error of a batch (..., n), and return its errors."""
         self.vector.grad.zero_()
-        if self._encoder_learns:
-            traced = self.encoder(torch.from_numpy(observation))
-            features = traced.detach().numpy()
-        else:
-            features = self.encoder.evaluate(observation)
+        features = self.encoder(torch.from_numpy(observation))
         inputs: list[NDArray] = []
-        q = self.head.evaluate(features, inputs=inputs)
+        q = self.head.evaluate(features.detach().numpy(), inputs=inputs)
         error, gradient = of_action(q, action) - target, np.zeros_like(q)
-        places = np.arange(action.size), action.reshape(-1)
-        scale = 2 / action.shape[-1]
-        gradient.reshape(-1, q.shape[-1])[places] = scale * error.reshape(-1)
-        gradient = self.head.backpropagate(inputs, gradient)
-        if self._encoder_learns:
-            traced.backward(torch.from_numpy(gradient))
+        scaled = 2 / action.shape[-1] * error[..., None]
+        np.put_along_axis(gradient, action[..., None], scaled, axis=-1)
+        gradient = self._backpropagate(inputs, gradient)
+        if features.requires_grad:
+            features.backward(torch.from_numpy(gradient))
         return error
+
+    def _backpropagate(self, inputs: list[NDArray], gradient: NDArray) -> NDArray:
+        """Fill the gradients of the MLP by that of its outputs, and return that of its inputs."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            for place in reversed(range(len(inputs))):
+                of_weight, of_bias = self._gradients[place]
+                np.matmul(inputs[place].mT, gradient, out=of_weight)
+                np.add.reduce(gradient, axis=-2, keepdims=True, out=of_bias)
+                gradient = gradient @ self.head.arrays[place][0].mT
+                if place > 0:
+                    gradient *= inputs[place] > 0
+        return gradient
 
 
 def of_action(q: NDArray, action: NDArray[np.int64]) -> NDArray:
     """Take from numbers (..., n, K) that of one action a row (..., n)."""
-    rows = q.reshape(-1, q.shape[-1])
-    return rows[np.arange(len(rows)), action.reshape(-1)].reshape(action.shape)
+    return np.take_along_axis(q, action[..., None], axis=-1)[..., 0]
 
 
 @dataclass(eq=False, repr=False)
-class DQNAgent(Stateful):
+class DQNAgent(SessionAgent):
     r"""Choose the action after which, by a network, the session earns most.
 
     A row of the memory is pulled towards :math:`r + \beta \max_{a'} Q'(s', a')` with the target network Q', or
     with ``double`` towards :math:`r + \beta Q'(s', \arg\max_{a'} Q(s', a'))`; where the session has ended,
-    towards r. With n steps, r is the discounted sum of n rewards, and s' the state after them (Sutton and Barto
-    2018, Chapter 7). ``discount=0`` looks one step ahead, which is a regression on rewards.
+    towards r. ``discount=0`` looks one step ahead, which is a regression on rewards.
 
-    Each of many worlds has its own network, memory and luck. Steps in which a world only began a new session
-    count in the schedules and teach it nothing.
+    Each of many worlds has its own network, memory and luck. Steps that were resets count in the schedules.
 
     Parameters
     ----------
@@ -229,14 +232,10 @@ class DQNAgent(Stateful):
         Widths of the layers between features and output.
     discount : float, default 0.99
         β in [0, 1]; 1 only where sessions end.
-    n_step : int, default 1
-        Rewards in a target; fewer where the session ends or the record stops.
     double : bool, default True
         Whether the trained network, not the target network, names the best next action.
     target_every : int or None, default 500
-        Updates between two renewals of the target network; with None the trained network sets its targets.
-    target_rate : float, default 1.0
-        Share of the trained network in a renewal, in (0, 1]: a small one averages past networks.
+        Updates after which the target network is a new copy; with None the trained network sets its targets.
     replay : bool, default True
         Whether batches are drawn from the memory; without, they are its newest rows.
     batch_size, buffer_size : int, default 32 and 10_000
@@ -254,10 +253,8 @@ class DQNAgent(Stateful):
     ----------
     network, target : QNetwork
         With worlds, weights are stacked along a leading axis W.
-    memory : Memory
+    memory : ReplayBuffer
         What was played.
-    n_updates : int
-        Number of updates.
 
     Examples
     --------
@@ -273,10 +270,8 @@ class DQNAgent(Stateful):
     _: KW_ONLY
     hidden: Sequence[int] = (64, 64)
     discount: float = 0.99
-    n_step: int = 1
     double: bool = True
     target_every: int | None = 500
-    target_rate: float = 1.0
     replay: bool = True
     batch_size: int = 32
     buffer_size: int = 10_000
@@ -288,57 +283,45 @@ class DQNAgent(Stateful):
     seed: Seed | Sequence[Seed] = 0
 
     n_updates = 0
-    _learns = ("_uniforms", "_weights", "_adam", "memory", "n_updates")
+    _learns = ("_weights", "_adam", "memory", "n_updates")
 
     def __post_init__(self) -> None:
         if not isinstance(self.encoder, Encoder):
             raise TypeError(f"encoder must be an Encoder: got {self.encoder!r:.100}")
-        sizes = ["n_actions", "n_step", "batch_size", "buffer_size", "train_every"]
-        sizes += ["epsilon_steps"]
-        sizes += [
-            n for n in ("n_worlds", "target_every") if getattr(self, n) is not None
-        ]
-        checks = {
-            as_size: sizes,
-            as_probability: ["discount", "epsilon_end"],
-            as_rate: ["target_rate"],
-            as_positive: ["learning_rate"],
-        }
-        for check, names in checks.items():
-            for name in names:
-                setattr(self, name, check(name, getattr(self, name)))
+        sizes = ["n_actions", "batch_size", "buffer_size", "train_every"]
+        sizes += ["epsilon_steps", *["target_every"] * (self.target_every is not None)]
+        self._check(
+            {
+                as_size: sizes,
+                as_probability: ["discount", "epsilon_end"],
+                as_positive: ["learning_rate"],
+            }
+        )
         self.learning_starts = as_size("learning_starts", self.learning_starts, least=0)
         self.hidden = tuple(as_size("hidden", width) for width in self.hidden)
         if self.buffer_size < self.batch_size:
             raise ValueError(
                 f"buffer_size must be at least batch_size={self.batch_size}: got {self.buffer_size}"
             )
-        self._lead = () if self.n_worlds is None else (self.n_worlds,)
         kind = np.float32 if self.encoder.values is None else np.int64
-        columns = {
-            "observation": ((self.encoder.n_observed,), kind),
-            "action": ((), np.int64),
-            "reward": ((), np.float32),
-            "next_observation": ((self.encoder.n_observed,), kind),
-            "ended": ((), bool),
-            "cut": ((), bool),
-        }
-        self.memory = Memory(self.buffer_size, columns, self.n_worlds)
+        seen = (self.encoder.n_observed,), kind
+        # Observation, action, reward, next observation, and whether the session ended.
+        columns = [seen, ((), np.int64), ((), np.float32), seen, ((), bool)]
+        self.memory = ReplayBuffer(self.buffer_size, columns, self.n_worlds)
         self.reseed(self.seed)
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
         """Begin new random numbers; before the first update, with new initial weights, too."""
-        seeds = as_seeds("seed", seed, self.n_worlds)
-        self.seed = seeds[0] if np.ndim(seed) == 0 else seeds
-        self._uniforms = Uniforms(seeds, self.n_worlds)
-        self.memory.reseed(seeds)
+        super().reseed(seed)
+        self.memory.reseed(self.seed)
         if self.n_updates == 0:
-            own = self.target_every is not None
-            self.network, *others = (self._make_network(seeds) for _ in range(1 + own))
-            self.target = others[0] if own else self.network
+            self.network = self.target = self._make_network()
+            if self.target_every is not None:
+                self.target = self._make_network()
             self._adam = VectorAdam(self.network.vector, self.learning_rate)
 
-    def _make_network(self, seeds: list[int]) -> QNetwork:
+    def _make_network(self) -> QNetwork:
+        seeds = as_seeds("seed", self.seed, self.n_worlds)
         generators = seeded(seeds if self._lead else seeds[0])
         return QNetwork(self.encoder, (*self.hidden, self.n_actions), generators)
 
@@ -356,16 +339,13 @@ class DQNAgent(Stateful):
         observation : array_like, shape (n_observed,) or (n, n_observed)
             One, or several; with worlds, (W, n_observed) or (W, n, n_observed).
         """
-        many = np.ndim(observation) == 2 + len(self._lead)
-        shape = (*self._lead, "n") if many else self._lead
-        rows = self._observed("observation", observation, shape)
+        many = np.ndim(observation) > 1 + len(self._lead)
+        lead = (*self._lead, "n") if many else self._lead
+        rows = self._observed("observation", observation, lead)
         q = self.network.evaluate(rows if many else rows[..., None, :])
         return finite("Q", q if many else q[..., 0, :])
 
-    def greedy(self, observation: ArrayLike) -> int | NDArray[np.int64]:
-        """Return the best action by `q`, in the shape of the observations."""
-        best = self.q(observation).argmax(axis=-1)
-        return best if best.ndim else int(best)
+    _values = q
 
     def select(self, observation: ArrayLike) -> int | NDArray[np.int64]:
         """Return the best action by `q` or, with probability `epsilon`, any; an int, or shape (W,)."""
@@ -381,82 +361,42 @@ class DQNAgent(Stateful):
         chosen = np.where(explores, (drawn[..., 1] * self.n_actions).astype(int), best)
         return chosen if chosen.ndim else int(chosen)
 
-    def update(
-        self,
-        observation: ArrayLike,
-        action: ArrayLike,
-        reward: ArrayLike,
-        next_observation: ArrayLike,
-        ended: ArrayLike,
-        cut: ArrayLike = False,
-        played: ArrayLike = True,
-    ) -> None:
-        """Remember a step and, if it is time, train: all of it or nothing.
-
-        Parameters
-        ----------
-        observation, action, reward, next_observation : array_like, shapes (n_observed,) and (), behind (W,)
-            A step, and where it led.
-        ended, cut : bool, or array_like of bool, shape (W,)
-            Whether the session is over, and whether the record stops here though the session does not.
-        played : bool, or array_like of bool, shape (W,), default True
-            False where the step was a reset, from which nothing is learnt.
+    def learn(self, *step: NDArray) -> None:
+        """Remember a checked step and, if it is time, train.
 
         Raises
         ------
         FloatingPointError
             If a loss or a gradient is not finite.
         """
-        lead = self._lead
-        row = (
-            self._observed("observation", observation, lead),
-            as_ids("action", action, self.n_actions, lead),
-            as_array("reward", reward, lead, np.float32),
-            self._observed("next_observation", next_observation, lead),
-            as_flags("ended", ended, lead),
-            as_flags("cut", cut, lead),
-        )
-        undo = self.memory.put(row, as_flags("played", played, lead))
+        *row, played = step
+        undo = self.memory.add(*row, played=played)
         due = (self.n_updates + 1) % self.train_every == 0
         if due and self.n_updates >= self.learning_starts and len(self.memory) > 0:
             with undone_on_failure(undo):
                 self._train()
         self.n_updates += 1
         if self.target_every is not None and self.n_updates % self.target_every == 0:
-            self.target.vector.lerp_(self.network.vector, self.target_rate)
+            self.target.vector.copy_(self.network.vector)
 
     def _train(self) -> None:
         """Take an optimiser step, or none if a gradient is not finite."""
-        memory, n = self.memory, self.batch_size
-        places = memory.draw(n) if self.replay else memory.last(n)
-        seen, action = memory.rows(places, "observation", "action")
-        error = self.network.regress(seen, action, self.targets(places))
+        rows = self.memory.sample if self.replay else self.memory.newest
+        seen, action, *later = rows(self.batch_size)
+        error = self.network.regress(seen, action, self.targets(*later))
         finite("losses", error)
         finite("gradients", self.network.vector.grad.numpy())
         self._adam.step()
 
-    def targets(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return what the memory's rows at these places, (n,) or (W, n), are pulled towards."""
-        memory, discount = self.memory, np.float32(self.discount)
-        columns = ("reward", "next_observation", "ended", "cut")
-        earned, after, ended, cut = memory.rows(places, *columns)
-        factor = discount * ~ended
-        for ahead in range(1, self.n_step):
-            goes_on = ~(ended | cut) & (memory.newer(places) >= ahead)
-            later = (places + ahead) % memory.capacity
-            reward, then, ended_then, cut_then = memory.rows(later, *columns)
-            earned += goes_on * factor * reward
-            after[goes_on] = then[goes_on]
-            factor[goes_on] *= discount * ~ended_then[goes_on]
-            ended, cut = ended | ended_then, cut | cut_then | ~goes_on
-        if discount == 0:
-            return earned
+    def targets(self, reward: NDArray, after: NDArray, ended: NDArray) -> NDArray:
+        """Return what predictions are pulled towards, in the shape of the rewards, (n,) or (W, n)."""
+        if self.discount == 0:
+            return reward
         q = self.target.evaluate(after)
-        named = self.network.evaluate(after) if self.double else q
-        return earned + factor * of_action(q, named.argmax(axis=-1))
+        named = (self.network.evaluate(after) if self.double else q).argmax(axis=-1)
+        return reward + np.float32(self.discount) * ~ended * of_action(q, named)
 
     def _observed(self, name: str, value: ArrayLike, lead: tuple) -> NDArray:
-        """Return observations, checked and of the memory's type."""
         shape = (*lead, self.encoder.n_observed)
         if self.encoder.values is None:
             return as_array(name, value, shape, np.float32)

@@ -141,14 +141,10 @@ class NeuralAgent(Agent):
 
     def make_memory(self, n_weights: int = 0) -> ReplayBuffer:
         """Return an empty memory, for rows with `n_weights` weights, and their arm if outputs are the arms'."""
-        beside = n_weights + (not self.shared)
-        return ReplayBuffer(
-            self.buffer_size,
-            self.n_features,
-            self.n_worlds,
-            dtype=self.dtype,
-            n_weights=beside or None,
-        )
+        shapes, beside = [(self.n_features,), ()], n_weights + (not self.shared)
+        shapes += [(beside,)] if beside else []
+        columns = [(shape, self.dtype) for shape in shapes]
+        return ReplayBuffer(self.buffer_size, columns, self.n_worlds)
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
         """Begin new random numbers; before the first update, with new initial weights too."""

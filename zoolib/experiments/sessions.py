@@ -1,6 +1,6 @@
 """Agents in the shop of sessions: the same worlds and luck for all, and what their policies are worth.
 
-See Chapter 7, "When is it worth it?".
+See the chapter on sessions, "Bandits and deep Q-networks compared".
 """
 
 from __future__ import annotations
@@ -34,36 +34,26 @@ Judge = Callable[[Any], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class SessionHistory:
-    """What agents earned in their sessions, and what they had learnt after some of them.
-
-    A agents, W worlds, n sessions and C checkpoints.
+    """What agents had learnt after some of their sessions: A agents, W worlds and C checkpoints.
 
     Attributes
     ----------
     agents : tuple of str
-    seeds : tuple of int
-        Of the worlds.
-    clicks, steps : ndarray of int, shape (A, W, n)
-        Clicks and steps of each session.
     checkpoints : ndarray of int, shape (C,)
         Numbers of sessions.
     value : ndarray, shape (A, W, C)
         Clicks a session, without exploring, of what an agent had learnt by then: exact where it sees the
         state, else a mean of sessions played.
-    optimum, myopic : ndarray, shape (W,)
-        Clicks a session of the best policy, and of the best for the next click, that see the state; exact.
+    optimum : ndarray, shape (W,)
+        Clicks a session of the best policy that sees the state; exact.
     learnt : tuple
         The agents as they are behind the last session.
     """
 
     agents: tuple[str, ...]
-    seeds: tuple[int, ...]
-    clicks: NDArray[np.int16]
-    steps: NDArray[np.int16]
     checkpoints: NDArray[np.int64]
     value: NDArray[np.float64]
     optimum: NDArray[np.float64]
-    myopic: NDArray[np.float64]
     learnt: tuple[Any, ...]
 
     def share(self, agent: str) -> NDArray[np.float64]:
@@ -115,60 +105,37 @@ def play_sessions(
     shop = SessionSimulator(seed=seeds, carry_over=carry_over, hidden=hidden)
     process = shop.process()
     judge = _by_play(shop, seeds, n_judged) if hidden else _exactly(shop, process)
+    learnt, values = tuple(map(copy.deepcopy, agents.values())), []
     total = len(agents) * n_sessions
     with one_thread(), progress_bar(progress, total=total, unit="session") as bar:
-        runs = [
-            _run(agent, shop, seeds, marks, judge, bar) for agent in agents.values()
-        ]
-    *arrays, learnt = zip(*runs, strict=True)
-    clicks, steps, value = map(np.stack, arrays)
-    best, next_best = process.optimal_q().argmax(-1), process.reward.argmax(-1)
-    return SessionHistory(
-        tuple(agents),
-        tuple(seeds),
-        clicks,
-        steps,
-        marks,
-        value,
-        process.value(best),
-        process.value(next_best),
-        learnt,
-    )
+        for agent in learnt:
+            agent.reseed(seeds)
+            values.append(_learn(agent, copy.deepcopy(shop), marks, judge, bar))
+    optimum = process.value(process.optimal_q().argmax(axis=-1))
+    return SessionHistory(tuple(agents), marks, np.stack(values), optimum, learnt)
 
 
-def _run(
-    agent: Any,
-    shop: SessionSimulator,
-    seeds: list[int],
-    marks: NDArray,
-    judge: Judge,
-    bar: tqdm,
-) -> tuple[NDArray, NDArray, NDArray, Any]:
-    """Let a copy of an agent play; return clicks and steps (W, n), values at the marks (W, C), and the copy."""
-    agent, shop, n = copy.deepcopy(agent), copy.deepcopy(shop), marks[-1]
-    if hasattr(agent, "reseed"):
-        agent.reseed(seeds)
-    clicks, steps = np.zeros((2, shop.n_worlds, n), np.int16)
+def _learn(
+    agent: Any, shop: SessionSimulator, marks: NDArray, judge: Judge, bar: tqdm
+) -> NDArray[np.float64]:
+    """Let an agent play and learn; return its values at the marks, (W, C)."""
     value = np.empty((shop.n_worlds, len(marks)))
-    number = np.zeros(shop.n_worlds, np.int64)  # of sessions that are through
+    through = np.zeros(shop.n_worlds, np.int64)  # number of sessions
     seen, least = _seen(agent, shop.observation(), shop), 0
-    while least < n:
-        played = ~shop.over & (number < n)
+    while least < marks[-1]:
+        played = ~shop.over & (through < marks[-1])
         action = agent.select(seen)
         observation, reward, ended = shop.step(action)
         before, seen = seen, _seen(agent, observation, shop)
         agent.update(before, action, reward, seen, ended, played=played)
-        worlds = played.nonzero()[0]
-        clicks[worlds, number[worlds]] += reward[worlds].astype(np.int16)
-        steps[worlds, number[worlds]] += 1
         ended &= played
-        number += ended
-        due = ended[:, None] & (number[:, None] == marks)
+        through += ended
+        due = ended[:, None] & (through[:, None] == marks)
         if due.any():
             value[due] = np.broadcast_to(judge(agent)[:, None], due.shape)[due]
-        bar.update(number.min() - least)
-        least = number.min()
-    return clicks, steps, value, agent
+        bar.update(through.min() - least)
+        least = through.min()
+    return value
 
 
 def _seen(agent: Any, observation: NDArray, shop: SessionSimulator) -> NDArray:
@@ -178,14 +145,9 @@ def _seen(agent: Any, observation: NDArray, shop: SessionSimulator) -> NDArray:
 
 def _exactly(shop: SessionSimulator, process: DecisionProcess) -> Judge:
     """Return what computes the value of a greedy policy that sees states, shape (W,)."""
-    persona, intent, patience = np.indices((N_PERSONAS, N_INTENTS, PATIENCE))
-    every = np.stack([persona, intent, patience + 1], axis=-1).reshape(-1, 3)
-    every = np.broadcast_to(every, (shop.n_worlds, *every.shape))
-
-    def judge(agent: Any) -> NDArray[np.float64]:
-        return process.value(agent.greedy(_seen(agent, every, shop)))
-
-    return judge
+    states = list(np.ndindex(N_PERSONAS, N_INTENTS, PATIENCE))
+    every = np.array([states] * shop.n_worlds) + np.array([0, 0, 1])
+    return lambda agent: process.value(agent.greedy(_seen(agent, every, shop)))
 
 
 def _by_play(shop: SessionSimulator, seeds: list[int], n: int) -> Judge:
@@ -228,13 +190,13 @@ class VisitAgent:
 
     def select(self, observation: ArrayLike) -> NDArray[np.int64]:
         """Choose a product for each world's visitor, as the bandit does; shape (W,)."""
-        return self.agent.select(self._context(visit_features(observation)))
+        x = visit_features(observation)
+        return self.agent.select(Context(np.arange(len(x)), x))
 
     def greedy(self, observation: ArrayLike) -> NDArray[np.int64]:
         """Return the products predicted best, for observations (W, ..., 3) or (W, ..., 11); shape (W, ...)."""
         x = visit_features(observation)
-        mean = self.agent.posterior.mean
-        score = x.reshape(len(x), -1, x.shape[-1]) @ mean.mT
+        score = x.reshape(len(x), -1, x.shape[-1]) @ self.agent.posterior.mean.mT
         return score.argmax(axis=-1).reshape(x.shape[:-1])
 
     def update(
@@ -242,33 +204,28 @@ class VisitAgent:
         observation: ArrayLike,
         action: ArrayLike,
         reward: ArrayLike,
-        next_observation: ArrayLike,
-        ended: ArrayLike,
-        cut: ArrayLike = False,
+        *_: ArrayLike,
         played: ArrayLike = True,
     ) -> None:
         """Learn what was clicked where a step was played, whatever came of it."""
         played = as_flags("played", played, np.shape(action))
         x = visit_features(observation) * played[..., None]
-        self.agent.update(self._context(x), action, reward * played)
-
-    def _context(self, x: NDArray) -> Context:
-        return Context(np.arange(len(x)), x)
+        self.agent.update(Context(np.arange(len(x)), x), action, reward * played)
 
 
-def visit_features(observation: ArrayLike, n_products: int = 10) -> NDArray[np.float64]:
+def visit_features(observation: ArrayLike) -> NDArray[np.float64]:
     """Return what a linear model is told of an observation, (..., 3) or (..., 11), as ones among zeros.
 
     Where the intent is seen, persona and intent together, and patience: d = 25. Where it is hidden, the
-    persona, and each of the last items together with its click: with ten products d = 114.
+    persona, and each of the last items of a shop of ten together with its click: d = 114.
     """
     first, *rest = np.moveaxis(np.asarray(observation), -1, 0)
     if len(rest) == 2:
-        places = [first * N_INTENTS + rest[0], rest[1]]
-        sizes = [N_PERSONAS * N_INTENTS, PATIENCE + 1]
+        places = first * N_INTENTS + rest[0], rest[1]
+        sizes = N_PERSONAS * N_INTENTS, PATIENCE + 1
     else:
-        shown = zip(rest[:LAST], rest[LAST:], strict=True)
-        places = [first, *(2 * item + click for item, click in shown)]
-        sizes = [N_PERSONAS, *[2 * (n_products + 1)] * LAST]
+        items, clicks = rest[:LAST], rest[LAST:]
+        places = first, *(2 * np.array(items) + clicks)
+        sizes = N_PERSONAS, *[2 * 11] * LAST
     ones = [np.eye(n)[place] for place, n in zip(places, sizes, strict=True)]
     return np.concatenate(ones, axis=-1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,13 +14,7 @@ with needed_by(__name__):
     from gymnasium.spaces import Discrete, MultiDiscrete
 
 from zoolib._support.checks import Seed
-from zoolib.world.sessions import (
-    LAST,
-    N_INTENTS,
-    N_PERSONAS,
-    PATIENCE,
-    SessionSimulator,
-)
+from zoolib.world import sessions
 
 
 class SessionEnv(gymnasium.Env):
@@ -26,7 +22,7 @@ class SessionEnv(gymnasium.Env):
 
     Parameters
     ----------
-    n_products, n_users, seed, carry_over, hidden
+    seed, **options
         As for `SessionSimulator`, with a single seed.
 
     Examples
@@ -36,22 +32,16 @@ class SessionEnv(gymnasium.Env):
     >>> observation, reward, terminated, truncated, info = env.step(0)
     """
 
-    def __init__(
-        self,
-        n_products: int = 10,
-        n_users: int = 1000,
-        seed: Seed = 42,
-        carry_over: float = 1.0,
-        hidden: bool = False,
-    ) -> None:
+    def __init__(self, seed: Seed = 42, **options: Any) -> None:
         if np.ndim(seed) > 0:
             raise ValueError(f"seed must be one seed, of one world: got {seed!r}")
-        self.shop = SessionSimulator(n_products, n_users, seed, carry_over, hidden)
-        self.action_space = Discrete(self.shop.n_products)
-        seen = (N_PERSONAS, N_INTENTS, PATIENCE + 1)
-        if hidden:
-            seen = (N_PERSONAS, *[self.shop.n_products + 1] * LAST, *[2] * LAST)
-        self.observation_space = MultiDiscrete(seen)
+        self.shop = sessions.SessionSimulator(seed=seed, **options)
+        n = self.shop.n_products
+        self.action_space = Discrete(n)
+        seen = [sessions.N_INTENTS, sessions.PATIENCE + 1]
+        items = [n + 1] * sessions.LAST + [2] * sessions.LAST
+        last = items if self.shop.hidden else seen
+        self.observation_space = MultiDiscrete([sessions.N_PERSONAS, *last])
 
     def reset(
         self, *, seed: int | None = None, options: dict | None = None

@@ -1,7 +1,7 @@
 r"""Finite decision processes and their exact values: what a simulation can only estimate.
 
 All arrays may have leading axes, such as one for the worlds: then everything is computed world by world.
-See Chapter 7, "The value of what comes next".
+See the chapter on sessions, "The Bellman equation".
 """
 
 from __future__ import annotations
@@ -36,15 +36,14 @@ class DecisionProcess:
     start: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        transition = as_array("transition", self.transition, dtype=np.float64)
-        *lead, n_states, n_actions, _ = transition.shape
+        *shape, _ = np.shape(self.transition)
         shapes = {
-            "transition": (*lead, n_states, n_actions, n_states),
-            "reward": (*lead, n_states, n_actions),
-            "start": (*lead, n_states),
+            "transition": (*shape, *shape[-2:-1]),
+            "reward": tuple(shape),
+            "start": tuple(shape[:-1]),
         }
-        for name, shape in shapes.items():
-            value = as_array(name, getattr(self, name), shape, np.float64)
+        for name, wanted in shapes.items():
+            value = as_array(name, getattr(self, name), wanted, np.float64)
             object.__setattr__(self, name, value)
         _check_shares("transition", self.transition, "add up to 1 or less", 0.0)
         _check_shares("start", self.start, "add up to 1", 1.0)
@@ -53,11 +52,6 @@ class DecisionProcess:
     def n_states(self) -> int:
         """Number S of states."""
         return self.reward.shape[-2]
-
-    @property
-    def n_actions(self) -> int:
-        """Number K of actions."""
-        return self.reward.shape[-1]
 
     def policy_q(
         self, policy: ArrayLike, discount: float = 1.0, horizon: int | None = None
@@ -78,25 +72,24 @@ class DecisionProcess:
         ndarray, shape (..., S, K)
         """
         chosen = self.probabilities(policy)
-        if horizon is not None:
-            return self._steps(discount, horizon, lambda q: np.vecdot(chosen, q))
-        self._check_discount(discount)
-        # V = r + discount P V for the rewards and moves of this policy: a linear system.
-        moves = np.einsum("...sk,...skt->...st", chosen, self.transition)
-        earned = np.vecdot(chosen, self.reward)[..., None]
-        value = np.linalg.solve(np.eye(self.n_states) - discount * moves, earned)
-        return self._look_ahead(value[..., 0], discount)
+        if horizon is None:
+            self._check_discount(discount)
+            # V = r + discount P V for the rewards and moves of this policy: a linear system.
+            moves = np.einsum("...sk,...skt->...st", chosen, self.transition)
+            earned = np.vecdot(chosen, self.reward)[..., None]
+            value = np.linalg.solve(np.eye(self.n_states) - discount * moves, earned)
+            return self._look_ahead(value[..., 0], discount)
+        discount, q = as_probability("discount", discount), np.zeros(self.reward.shape)
+        for _ in range(as_size("horizon", horizon)):
+            q = self._look_ahead(np.vecdot(chosen, q), discount)
+        return q
 
-    def optimal_q(
-        self, discount: float = 1.0, horizon: int | None = None
-    ) -> NDArray[np.float64]:
+    def optimal_q(self, discount: float = 1.0) -> NDArray[np.float64]:
         r"""Return :math:`Q^*(s, a)`: the reward of an action, and of the best policy from then on.
 
-        By policy iteration (Howard 1960), which ends with the exact values; with a horizon, by counting back
-        from it. `discount`, `horizon` and the shape are those of `policy_q`.
+        By policy iteration (Howard 1960), which ends with the exact values. `discount` and the shape are those
+        of `policy_q`.
         """
-        if horizon is not None:
-            return self._steps(discount, horizon, lambda q: q.max(axis=-1))
         policy = self.reward.argmax(axis=-1)
         while True:
             q = self.policy_q(policy, discount)
@@ -124,32 +117,14 @@ class DecisionProcess:
         begun = self.start[..., None]
         return np.linalg.solve(np.eye(self.n_states) - moves, begun)[..., 0]
 
-    def _look_ahead(self, value: NDArray, discount: float) -> NDArray[np.float64]:
-        """Return rewards and the discounted value (..., S) of where they lead, shape (..., S, K)."""
-        return self.reward + discount * np.vecdot(
-            self.transition, value[..., None, None, :]
-        )
-
-    def _steps(self, discount: float, horizon: int, worth) -> NDArray[np.float64]:
-        """Count back from a horizon, where `worth` makes values of Q."""
-        discount = as_probability("discount", discount)
-        value = np.zeros(self.start.shape)
-        for _ in range(as_size("horizon", horizon)):
-            q = self._look_ahead(value, discount)
-            value = worth(q)
-        return q
-
     def probabilities(self, policy: ArrayLike) -> NDArray[np.float64]:
         """Return a policy, in either form, as checked probabilities of actions, shape (..., S, K)."""
-        policy = np.asarray(policy)
-        if policy.dtype.kind in "iu":
-            policy = as_ids(
-                "policy", policy, self.n_actions, (..., *self.start.shape[-1:])
-            )
-            return np.eye(self.n_actions)[policy]
-        policy = as_array("policy", policy, self.reward.shape, np.float64)
-        _check_shares("policy", policy, "add up to 1 in each state", 1.0)
-        return policy
+        return as_choices(policy, self.reward.shape)
+
+    def _look_ahead(self, value: NDArray, discount: float) -> NDArray[np.float64]:
+        """Return rewards and the discounted value (..., S) of where they lead, shape (..., S, K)."""
+        ahead = np.vecdot(self.transition, value[..., None, None, :])
+        return self.reward + discount * ahead
 
     def _check_discount(self, discount: float) -> None:
         """Refuse a discount outside [0, 1], and 1 if some policy can keep a session from ending."""
@@ -161,6 +136,16 @@ class DecisionProcess:
             if (lasts < 1 - _ROUNDING).all():
                 return
         raise ValueError("discount must be below 1 where sessions may never end: got 1")
+
+
+def as_choices(policy: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return a policy, an action or probabilities for each state, as probabilities of shape (..., S, K)."""
+    policy = np.asarray(policy)
+    if policy.dtype.kind in "iu":
+        return np.eye(shape[-1])[as_ids("policy", policy, shape[-1], (..., shape[-2]))]
+    policy = as_array("policy", policy, shape, np.float64)
+    _check_shares("policy", policy, "add up to 1 in each state", 1.0)
+    return policy
 
 
 def _check_shares(name: str, shares: NDArray, wanted: str, least: float) -> None:

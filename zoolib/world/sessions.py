@@ -1,29 +1,26 @@
 """A pet shop whose visitors stay a while: what is shown now changes what they want next.
 
 A session is a visitor of one persona with an intent, the category that she wants now, and a patience that
-runs out. One product is shown a step. See Chapter 7, "A shop that remembers".
+runs out. One product is shown a step. See the chapter on sessions, "Sessions as a Markov decision process".
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from itertools import product as every
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import Seed, as_ids, as_probability, as_seed, as_size
 from zoolib._support.generators import Uniforms, stream
-from zoolib.world.mdp import DecisionProcess
+from zoolib.world.mdp import DecisionProcess, as_choices
 from zoolib.world.simulator import CATEGORIES, CLICK_PROBABILITIES, ZooplusSimulator
 
 PATIENCE = 4  # steps that can go wrong
 LAST = 5  # items that the shop remembers of a session
 OFF_INTENT = 0.4  # factor of the click probability of a category that is not wanted now
-GLOSS = (
-    0.25  # share of the visitors not taken by a plain product who click its glossy twin
-)
+GLOSS = 0.25  # share of those not taken by a plain product who click its glossy twin
 FADE = 0.5  # probability that patience falls by itself
 STAY = 0.6  # probability that an intent stays by itself
 
@@ -58,12 +55,10 @@ class SessionSimulator:
     ----------
     n_products : int, default 10
         Size of the catalogue, a multiple of 10: half of each category is glossy.
-    n_users : int, default 1000
-        Number of customers; each session is one of them, drawn uniformly.
     seed : int, SeedSequence or Generator, or a sequence of them, default 42
-        One seed makes one world, without a worlds axis; a sequence one world for each. A world's seed
-        draws catalogue and customers like the pet shop's, then where intents drift; the visitors' luck is a
-        stream of its own.
+        One seed makes one world, without a worlds axis; a sequence one world for each. A world's seed draws
+        the pet shop's catalogue and customers, each of whom is as likely to come, and where intents drift; the
+        visitors' luck is a stream of its own.
     carry_over : float, default 1.0
         In [0, 1]: 0 if what is shown changes nothing later.
     hidden : bool, default False
@@ -75,8 +70,6 @@ class SessionSimulator:
         Places in `CATEGORIES`.
     glossy : ndarray of bool, shape (K,) or (W, K)
         Which products are clickbait.
-    over : ndarray of bool, shape () or (W,)
-        Where the session has ended, so that the next step of this world is a reset.
 
     Examples
     --------
@@ -89,7 +82,6 @@ class SessionSimulator:
     def __init__(
         self,
         n_products: int = 10,
-        n_users: int = 1000,
         seed: Seed | Sequence[Seed] = 42,
         carry_over: float = 1.0,
         hidden: bool = False,
@@ -104,7 +96,7 @@ class SessionSimulator:
         self.n_worlds = None if np.ndim(seed) == 0 else len(seed)
         seeds = [seed] if self.n_worlds is None else seed
         self._seeds = [as_seed("seed", one) for one in seeds]
-        shops = [ZooplusSimulator(n_products, n_users, one) for one in self._seeds]
+        shops = [ZooplusSimulator(n_products, seed=one) for one in self._seeds]
         self._table = shops[0].click_table
         self._persona_of_user = np.stack([shop.persona_of_user for shop in shops])
         self._category = np.stack([shop.category_of_product for shop in shops])
@@ -113,11 +105,11 @@ class SessionSimulator:
         before = alike & np.tri(n_products, k=-1, dtype=bool)
         self._glossy = before.sum(axis=-1) % 2 == 1
         self._click = self._click_probabilities()
-        # Intents drift around each persona's tastes: (W, 4, 5).
-        wants = self._table / self._table.sum(axis=1, keepdims=True)
+        # Intents begin by each persona's tastes, and drift around them: (4, 5) and (W, 4, 5).
+        self._wants = self._table / self._table.sum(axis=1, keepdims=True)
         rngs = [stream(one, "intents") for one in self._seeds]
         self._drift = np.array(
-            [[rng.dirichlet(N_INTENTS * row) for row in wants] for rng in rngs]
+            [[rng.dirichlet(N_INTENTS * row) for row in self._wants] for rng in rngs]
         )
         self.category_of_product = self._one(self._category)
         self.glossy = self._one(self._glossy)
@@ -127,8 +119,8 @@ class SessionSimulator:
 
     @property
     def over(self) -> NDArray[np.bool_]:
-        """Where the session has ended, shape () or (W,)."""
-        return self._one(self._patience == 0)
+        """Where the session has ended, shape () or (W,): the next step of this world is a reset."""
+        return self._one(self._visitor[2] == 0)
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
         """Begin new luck, for the same shops: one seed for all worlds, or one for each."""
@@ -151,20 +143,16 @@ class SessionSimulator:
 
     def reset(self) -> NDArray[np.int64]:
         """Let a new visitor come, in every world; return the first observation, as `step` does."""
-        shape = self._worlds.shape
-        self._persona, self._intent, self._patience = np.zeros((3, *shape), np.int64)
-        self._items = np.zeros((*shape, LAST), np.int64)
-        self._clicks = np.zeros((*shape, LAST), np.int64)
-        self._begin(np.ones(shape, bool), self._next_luck())
+        self._visitor = self._arrive(self._worlds, self._next_luck())
+        self._items = np.zeros((len(self._worlds), 2, LAST), np.int64)
         return self.observation()
 
     def observation(self) -> NDArray[np.int64]:
         """Return what the shop sees now, as `step` does."""
-        if self.hidden:
-            seen = (self._persona[:, None], self._items, self._clicks)
-            return self._one(np.concatenate(seen, axis=-1))
-        seen = (self._persona, self._intent, self._patience)
-        return self._one(np.stack(seen, axis=-1))
+        if not self.hidden:
+            return self._one(np.stack(self._visitor, axis=-1))
+        items = self._items.reshape(-1, 2 * LAST)
+        return self._one(np.column_stack([self._visitor[0], items]))
 
     def step(
         self, product: ArrayLike
@@ -184,25 +172,20 @@ class SessionSimulator:
         """
         shape = () if self.n_worlds is None else self._worlds.shape
         product = as_ids("product", product, self.n_products, shape).reshape(-1)
-        begins = self._patience == 0
+        begins = self._visitor[2] == 0
         if self.n_worlds is None and begins.any():
             raise RuntimeError("the session is over: call reset before the next step")
         luck = self._next_luck()
-        clicked, intent, patience = self._follow(
-            self._worlds, self._persona, self._intent, self._patience, product, luck
-        )
-        clicked &= ~begins
-        self._intent, self._patience = intent, np.where(begins, 0, patience)
+        clicked, after = self._follow(self._worlds, self._visitor, product, luck)
+        clicked, ended = clicked & ~begins, ~begins & (after[2] == 0)
+        self._visitor = np.where(begins, self._arrive(self._worlds, luck), after)
         if self.hidden:
-            self._items = np.column_stack([product + 1, self._items[:, :-1]])
-            self._clicks = np.column_stack([clicked, self._clicks[:, :-1]])
-        if begins.any():
-            self._begin(begins, luck)
-        ended = ~begins & (self._patience == 0)
-        reward, ended = self._one(clicked.astype(np.int64)), self._one(ended)
+            newest = np.stack([product + 1, clicked], axis=-1)[..., None]
+            self._items = np.concatenate([newest, self._items[..., :-1]], axis=-1)
+            self._items[begins] = 0
         if self.n_worlds is None:
-            return self.observation(), int(reward), bool(ended)
-        return self.observation(), reward, ended
+            return self.observation(), int(clicked[0]), bool(ended[0])
+        return self.observation(), clicked.astype(np.int64), ended
 
     def state(self, observation: ArrayLike) -> NDArray[np.int64]:
         """Return the number of a seen observation's state, in 0 … 79, and 80 where the session is over.
@@ -210,9 +193,7 @@ class SessionSimulator:
         Observations have shape (..., 3), and numbers shape (...).
         """
         seen = as_ids("observation", observation, N_STATES, (..., 3))
-        persona, intent, patience = np.moveaxis(seen, -1, 0)
-        number = _number(persona, intent, patience)
-        return np.where(patience == 0, N_STATES, number)
+        return np.where(seen[..., 2] == 0, N_STATES, _number(np.moveaxis(seen, -1, 0)))
 
     def play(
         self, policy: ArrayLike, n_sessions: int, seed: Seed = 0
@@ -233,27 +214,21 @@ class SessionSimulator:
         """
         if self.n_worlds is not None:
             raise ValueError(f"one world plays sessions: got n_worlds={self.n_worlds}")
+        upto = as_choices(policy, (N_STATES, self.n_products)).cumsum(axis=-1)
         n, rng = as_size("n_sessions", n_sessions), stream(seed, "sessions")
-        upto = self.process().probabilities(policy).cumsum(axis=-1)
-        world, alive = np.zeros(n, np.int64), np.arange(n)
-        persona, intent = self._arrive(world, rng.random((n, 2)))
-        patience = np.full(n, PATIENCE)
-        columns = []
+        world, alive, steps = np.zeros(n, np.int64), np.arange(n), []
+        visitor = self._arrive(world, rng.random((n, 2)))
         while alive.size:
             luck = rng.random((len(alive), _N_LUCK + 1))
-            state = _number(persona, intent, patience)
+            state = _number(visitor)
             product = (luck[:, -1:] >= upto[state, :-1]).sum(axis=-1)
-            clicked, intent, patience = self._follow(
-                world[alive], persona, intent, patience, product, luck
-            )
-            step = np.zeros((3, n), np.int64)
-            step[0] = N_STATES
+            clicked, visitor = self._follow(world[alive], visitor, product, luck)
+            step = np.outer([N_STATES, 0, 0], np.ones(n, np.int64))
             step[:, alive] = state, product, clicked
-            columns.append(step)
-            stays = patience > 0
-            alive, persona = alive[stays], persona[stays]
-            intent, patience = intent[stays], patience[stays]
-        return tuple(np.stack(columns, axis=-1))
+            steps.append(step)
+            stays = visitor[2] > 0
+            alive, visitor = alive[stays], visitor[:, stays]
+        return tuple(np.stack(steps, axis=-1))
 
     def process(self) -> DecisionProcess:
         """Return the decision process behind the worlds: all probabilities, computed and not drawn.
@@ -262,27 +237,25 @@ class SessionSimulator:
         """
         n_worlds, n_products = self._category.shape
         shape = (n_worlds, N_PERSONAS, N_INTENTS, PATIENCE)
-        moves = np.zeros((*shape, n_products, *shape[1:]))
         click, intents = self._click, np.eye(N_INTENTS)
-        own = (1 - self.carry_over) * (
-            STAY * intents + (1 - STAY) * self._drift[:, :, None]
-        )
+        drift = STAY * intents + (1 - STAY) * self._drift[:, :, None]
+        own = (1 - self.carry_over) * drift[..., None, :]
         # A plain click, which keeps patience, and where it leads: (W, 4, 5, K, 5)
         found = self.carry_over * click * ~self._glossy[:, None, None]
         found = found[..., None] * intents[_COMPANION[self._category]][:, None, None]
         missed = self.carry_over - found.sum(axis=-1, keepdims=True)
-        stays = (1 - FADE) * own[..., None, :] + found
-        falls = FADE * own[..., None, :] + missed * intents[:, None]
-        for m, g in every(range(PATIENCE), range(N_PERSONAS)):
+        stays = (1 - FADE) * own + found
+        falls = FADE * own + missed * intents[:, None]
+        moves = np.zeros((*shape, n_products, *shape[1:]))
+        for g, m in np.ndindex(N_PERSONAS, PATIENCE):
             moves[:, g, :, m, :, g, :, m] = stays[:, g]
             if m > 0:
                 moves[:, g, :, m, :, g, :, m - 1] = falls[:, g]
         reward = np.broadcast_to(click[:, :, :, None], (*shape, n_products))
-        wants = self._table / self._table.sum(axis=1, keepdims=True)
-        shares = [np.bincount(g, minlength=N_PERSONAS) for g in self._persona_of_user]
-        shares = np.array(shares) / self._persona_of_user.shape[1]
+        personas = np.arange(N_PERSONAS)[:, None, None]
+        shares = (self._persona_of_user == personas).mean(axis=-1).T
         start = np.zeros(shape)
-        start[..., -1] = shares[..., None] * wants
+        start[..., -1] = shares[..., None] * self._wants
         return DecisionProcess(
             self._one(moves.reshape(n_worlds, N_STATES, n_products, N_STATES)),
             self._one(reward.reshape(n_worlds, N_STATES, n_products)),
@@ -301,47 +274,33 @@ class SessionSimulator:
         plain = np.where(wanted, plain, OFF_INTENT * plain)
         return np.where(glossy, plain + GLOSS * (1 - plain), plain)
 
-    def _begin(self, where: NDArray[np.bool_], luck: NDArray) -> None:
-        """Let new visitors come to these worlds, with uniform numbers (W, 5)."""
-        persona, intent = self._arrive(self._worlds, luck)
-        self._persona = np.where(where, persona, self._persona)
-        self._intent = np.where(where, intent, self._intent)
-        self._patience = np.where(where, PATIENCE, self._patience)
-        self._items[where] = self._clicks[where] = 0
-
-    def _arrive(
-        self, world: NDArray, luck: NDArray
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return personas and first intents of any number of visitors, with luck (n, 2) or more."""
+    def _arrive(self, world: NDArray, luck: NDArray) -> NDArray[np.int64]:
+        """Return persona, intent and patience of n new visitors, (3, n), with luck (n, 2) or more."""
         user = (luck[:, 0] * self._persona_of_user.shape[1]).astype(np.int64)
         persona = self._persona_of_user[world, user]
-        return persona, _drawn(self._table[persona], luck[:, 1])
+        intent = _drawn(self._table[persona], luck[:, 1])
+        return np.stack([persona, intent, np.full(len(user), PATIENCE)])
 
     def _follow(
-        self,
-        world: NDArray,
-        persona: NDArray,
-        intent: NDArray,
-        patience: NDArray,
-        product: NDArray,
-        luck: NDArray,
-    ) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
-        """Return clicks, next intents and patience for any number of visitors, with luck (n, 5)."""
+        self, world: NDArray, visitor: NDArray, product: NDArray, luck: NDArray
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Return clicks (n,), and persona, intent and patience then (3, n), of n visitors with luck (n, 5)."""
+        persona, intent, patience = visitor
         clicked = luck[:, 0] < self._click[world, persona, intent, product]
-        glossy, category = self._glossy[world, product], self._category[world, product]
-        found = clicked & ~glossy
-        drifts = _drawn(self._drift[world, persona], luck[:, 4])
-        falls = luck[:, 2] < FADE
-        own_intent = np.where(luck[:, 3] < STAY, intent, drifts)
+        found = clicked & ~self._glossy[world, product]
         shops = luck[:, 1] < self.carry_over
-        intent = np.where(
-            shops, np.where(found, _COMPANION[category], intent), own_intent
-        )
-        return clicked, intent, patience - np.where(shops, ~found, falls)
+        falls = luck[:, 2] < FADE
+        patience = patience - np.where(shops, ~found, falls)
+        led = np.where(found, _COMPANION[self._category[world, product]], intent)
+        drifts = _drawn(self._drift[world, persona], luck[:, 4])
+        own = np.where(luck[:, 3] < STAY, intent, drifts)
+        intent = np.where(shops, led, own)
+        return clicked, np.stack([persona, intent, patience])
 
 
-def _number(persona: NDArray, intent: NDArray, patience: NDArray) -> NDArray[np.int64]:
-    """Return the number of a state; patience is 1 or more."""
+def _number(visitor: NDArray) -> NDArray[np.int64]:
+    """Return the numbers of states, from persona, intent and a patience of 1 or more."""
+    persona, intent, patience = visitor
     return (persona * N_INTENTS + intent) * PATIENCE + patience - 1
 
 
@@ -351,66 +310,48 @@ def _drawn(weights: NDArray, luck: NDArray) -> NDArray[np.int64]:
     return (luck[:, None] * upto[:, -1:] >= upto).sum(axis=-1)
 
 
-def best_on_last_category(shop: SessionSimulator, discount: float = 1.0) -> float:
+def best_on_last_category(shop: SessionSimulator) -> float:
     """Return the value of the best deterministic policy that sees persona and last category, and no more.
 
-    For each persona, every such policy is tried: a product of either make for each category that may have
-    been shown last, a hundred thousand of them, and a first product.
-
-    Parameters
-    ----------
-    shop : SessionSimulator
-        One world.
-    discount : float, default 1.0
-        As for `DecisionProcess.policy_q`.
+    In one world, persona by persona, all are tried: a product of either make for each category that may have
+    been shown last, a hundred thousand policies, and a first product.
     """
-    process, first = shop.process(), _one_of_each(shop)
-    shape = (N_PERSONAS, N_INTENTS, PATIENCE)
-    moves = process.transition.reshape(*shape, shop.n_products, *shape)[
-        ..., first, :, :, :
-    ]
-    reward = process.reward.reshape(*shape, shop.n_products)[:, :, 0, first]
+    process, shape = shop.process(), (N_PERSONAS, N_INTENTS, PATIENCE)
+    # Places of a plain and a glossy product of each category.
+    kind = 2 * shop.category_of_product + shop.glossy
+    ten = np.unique(kind, return_index=True)[1]
+    moves = process.transition.reshape(*shape, -1, *shape)[:, :, :, ten]
+    reward = process.reward.reshape(*shape, -1)[:, :, 0, ten].swapaxes(1, 2)
     start = process.start.reshape(shape)[..., -1]
-    # What a policy shows after each category, (policy, category), as places in `first`.
-    shown = np.array(list(every(range(2 * N_INTENTS), repeat=N_INTENTS)))
+    policies = np.indices([len(ten)] * N_INTENTS).reshape(N_INTENTS, -1).T
     total = 0.0
     for g in range(N_PERSONAS):
-        # To the same patience, and to one less; both are the same at every level above the last.
-        stays, falls = moves[g, :, 1, :, g, :, 1], moves[g, :, 1, :, g, :, 0]
-        best = max(
-            _best_start(part, reward[g], discount * stays, discount * falls, start[g])
-            for part in np.array_split(shown, 50)
-        )
-        total += best
+        # Moves (product, intent, next intent) to the same patience and to one less, the same at each level.
+        stay, fall = (moves[g, :, 1, :, g, :, m].swapaxes(0, 1) for m in (1, 0))
+        parts = np.array_split(policies, 50)
+        total += max(_best_start(p, reward[g], stay, fall, start[g]) for p in parts)
     return total
 
 
-def _one_of_each(shop: SessionSimulator) -> NDArray[np.int64]:
-    """Return a plain and a glossy product of each category, in their order: (10,)."""
-    kind = 2 * shop.category_of_product + shop.glossy
-    return np.unique(kind, return_index=True)[1]
-
-
 def _best_start(
-    shown: NDArray, reward: NDArray, stays: NDArray, falls: NDArray, start: NDArray
+    shown: NDArray, reward: NDArray, stay: NDArray, fall: NDArray, start: NDArray
 ) -> float:
-    """Return the highest value of policies (n, 5) that begin with the best product."""
-    n, after = len(shown), shown // 2  # the category shown next, (n, last category)
-    last = np.arange(N_INTENTS)
-    earned = reward[:, shown].transpose(1, 2, 0)  # (n, last category, intent)
-    system = np.zeros((n, N_INTENTS, N_INTENTS, N_INTENTS, N_INTENTS))
-    rows = np.arange(n)[:, None]
-    system[rows, last, :, after] = -stays[:, shown].transpose(1, 2, 0, 3)
-    system[:, last[:, None], last, last[:, None], last] += 1
-    inverse = np.linalg.inv(system.reshape(n, N_INTENTS**2, N_INTENTS**2))
-    fallen = falls[:, shown].transpose(1, 2, 0, 3)
-    value = np.zeros((n, N_INTENTS, N_INTENTS))
+    """Return the highest value of policies (n, last category) that begin with the best product."""
+    category = np.arange(len(reward)) // 2
+    after = np.eye(N_INTENTS)[category[shown]]  # (n, last category, next last category)
+    pairs = len(shown), N_INTENTS**2, N_INTENTS**2  # of last category and intent
+    stays, falls = (
+        np.einsum("nlij,nlk->nlikj", moves[shown], after).reshape(pairs)
+        for moves in (stay, fall)
+    )
+    inverse = np.linalg.inv(np.eye(N_INTENTS**2) - stays)
+    earned = reward[shown].reshape(*pairs[:2], 1)
+    value = np.zeros_like(earned)
     for _ in range(PATIENCE):
-        before = value
-        gained = earned + (fallen @ before[rows, after][..., None])[..., 0]
-        value = (inverse @ gained.reshape(n, -1, 1)).reshape(before.shape)
-    # A first product: it earns, and then the last category is its own.
-    own = np.arange(len(reward.T)) // 2
-    first = reward.T + (stays.transpose(1, 0, 2) @ value[:, own][..., None])[..., 0]
-    first += (falls.transpose(1, 0, 2) @ before[:, own][..., None])[..., 0]
+        less, value = value, inverse @ (earned + falls @ value)
+    # The first product earns, and then its own category is the last.
+    first = reward
+    for moves, then in ((stay, value), (fall, less)):
+        then = then.reshape(-1, N_INTENTS, N_INTENTS)[:, category]
+        first = first + np.einsum("kij,nkj->nki", moves, then)
     return float((first @ start).max())

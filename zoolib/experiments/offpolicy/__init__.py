@@ -23,7 +23,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "sessions": [
             "SessionLog",
             "cross_fit_q",
-            "effective_sessions",
             "fitted_q_evaluation",
             "session_doubly_robust",
             "session_ips",

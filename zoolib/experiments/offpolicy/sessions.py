@@ -1,7 +1,7 @@
 r"""Off-policy estimates from sessions, in which what is shown now changes what comes next.
 
 Step t = 0, 1, … of session i has an arm :math:`a_{it}`, its propensity :math:`\mu_{it}`, its reward
-:math:`r_{it}` and a state or observation :math:`s_{it}`. The session's weight up to this step is
+:math:`r_{it}` and a state :math:`s_{it}`. The session's weight up to this step is
 :math:`w_{it} = \prod_{u \le t} \pi(a_{iu} \mid s_{iu}) / \mu_{iu}`, and stays what it was when the session
 has ended. With a model :math:`\hat q(s, a)` of what an arm and then the target earn in the steps that are
 left, and :math:`\hat v(s) = \sum_a \pi(a \mid s)\, \hat q(s, a)`, each estimator returns the mean of n terms
@@ -18,24 +18,20 @@ estimator                term of session i
 `fitted_q_evaluation`    :math:`\hat v_{i0}`, and how far session i moved the fit
 ======================== ==========================================================================
 
-Sums run over steps before the `horizon`, or over the T of the longest session; :math:`\beta` is the
-`discount`, in [0, 1]. Fitted values count up to a horizon that no logged session reached, too. Where
-``weighted=True``, the weights of each step are divided by their mean, and terms are the delta method's, as
-those of `snips`: no resampling, and the same numbers each time.
+A `target` is a table of probabilities, (S, K). Sums run over steps before the `horizon`, or over the T of the
+longest session; :math:`\beta` is the `discount`, in [0, 1]. Where ``weighted=True``, the weights of each step
+are divided by their mean, and terms are the delta method's, as those of `snips`.
 
-A `target` has shape (n, T, K), or (S, K) for a log with states; so has a model `q`.
-
-See Chapter 7, "What would another policy earn?".
+See the chapter on sessions, "Off-policy evaluation of sessions".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy  # which loads scipy.sparse where it is first used
 from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import (
@@ -47,7 +43,7 @@ from zoolib._support.checks import (
     as_size,
 )
 from zoolib._support.labels import Labels
-from zoolib.agents.policies import SUM_TOLERANCE, as_policy
+from zoolib.agents.policies import as_policy
 from zoolib.experiments.estimates import Estimate, mean_interval
 from zoolib.experiments.offpolicy.visits import check_columns
 
@@ -71,7 +67,7 @@ class SessionLog:
     n_arms : int
         Number K of arms that could have been shown.
     state : array_like of int, shape (n, T), optional
-        Numbers of states, where policies or models are tables.
+        Numbers of states; if omitted, step t of session i has a state of its own, i T + t.
     session : sequence of hashable, shape (n,), optional
         Names of the sessions, for errors; 0, 1, … if omitted.
 
@@ -93,9 +89,7 @@ class SessionLog:
     def __post_init__(self) -> None:
         given = np.asarray(self.arm)
         if given.ndim != 2 or len(given) < 2 or given.size == 0:
-            raise ValueError(
-                f"arm must have shape (n, T), n >= 2: got {np.shape(given)}"
-            )
+            raise ValueError(f"arm must have shape (n, T), n >= 2: got {given.shape}")
         names = range(len(given)) if self.session is None else list(self.session)
         if len(names) != len(given):
             raise ValueError(f"session must name {len(given)} of them: got {names}")
@@ -111,11 +105,11 @@ class SessionLog:
         propensity = np.where(played, propensity, 1)
         held = (propensity > 0) & (propensity <= 1)  # NaN is neither
         self.every_step("propensity", propensity, held, "lie in (0, 1]")
+        state = np.arange(given.size).reshape(shape)
+        state = np.where(played, state if self.state is None else self.state, 0)
+        state = as_ids("state", state, np.iinfo(np.int64).max, shape)
         columns = {"arm": arm, "reward": reward, "propensity": propensity}
-        if self.state is not None:
-            state = np.where(played, self.state, 0)
-            columns["state"] = as_ids("state", state, np.iinfo(np.int64).max, shape)
-        for name, column in (columns | {"played": played}).items():
+        for name, column in (columns | {"state": state, "played": played}).items():
             column.setflags(write=False)
             object.__setattr__(self, name, column)
 
@@ -134,62 +128,39 @@ class SessionLog:
 
     @classmethod
     def from_frame(
-        cls,
-        frame: pd.DataFrame,
-        *,
-        session: str = "session",
-        step: str = "step",
-        arm: str = "arm",
-        reward: str = "reward",
-        propensity: str = "propensity",
-        state: str | None = None,
-        n_arms: int | Sequence[Hashable] | None = None,
+        cls, frame: pd.DataFrame, n_arms: int | Sequence[Hashable] | None = None
     ) -> SessionLog:
-        """Read sessions from a table with a row for each step, by the names of its columns.
+        """Read sessions from a table with a row for each step, in any order.
 
-        Column `step` counts 0, 1, … in each session; rows may have any order. Of `n_arms` a sequence is the
-        labels in column `arm`, in the order of a target's columns; those that were shown if omitted.
+        Its columns are `session`, `step`, which counts 0, 1, … in each session, `arm`, `reward`, `propensity`
+        and, if there are states, `state`. Of `n_arms` a sequence is the labels in column `arm`, in the order
+        of a target's columns; those that were shown if omitted.
         """
-        columns = {"arm": arm, "reward": reward, "propensity": propensity}
-        columns |= {"state": state} if state else {}
-        check_columns(frame, [session, step, *columns.values()])
-        order = np.argsort(as_array("step", frame[step]), kind="stable")
-        frame = frame.iloc[order]
-        at, (row, names) = frame[step].to_numpy(), frame[session].factorize()
-        names, due = names.tolist(), frame.groupby(row).cumcount().to_numpy()
-        if len(wrong := np.flatnonzero(at != due)):
-            i = wrong[0]
-            twice = at[i] == due[i] - 1
-            said = f"has step {at[i]} twice" if twice else f"lacks step {due[i]}"
+        names = ["arm", "reward", "propensity", *{"state"}.intersection(frame.columns)]
+        check_columns(frame, ["session", "step", *names])
+        step = as_ids("step", frame["step"], len(frame))
+        twice = frame.duplicated(["session", "step"]).to_numpy()
+        if twice.any():
+            session, at = frame[["session", "step"]].iloc[twice.argmax()]
             raise ValueError(
-                f"step must count 0, 1, … in each session: session {names[row[i]]!r} {said}"
+                f"step must differ in each session: session {session!r} has step {at} twice"
             )
-        values = {name: frame[column].to_numpy() for name, column in columns.items()}
-        shown = frame[arm].to_list()
+        shown = frame["arm"].to_list()
         labels = Labels("n_arms", sorted(set(shown)) if n_arms is None else n_arms)
-        values["arm"] = labels.places("arm", shown)
-        shape = len(names), due.max(initial=-1) + 1
-        padded = {name: np.zeros(shape, v.dtype) for name, v in values.items()}
-        padded["arm"] -= 1
-        for name, value in values.items():
-            padded[name][row, due] = value
-        return cls(**padded, n_arms=len(labels), session=names)
+        frame = frame.assign(arm=labels.places("arm", shown))
+        row, sessions = frame["session"].factorize()
+        columns = {}
+        for name in names:  # what is missing between two steps, the log itself refuses
+            column = frame[name].to_numpy()
+            columns[name] = np.full((len(sessions), step.max() + 1), -1, column.dtype)
+            columns[name][row, step] = column
+        return cls(**columns, n_arms=len(labels), session=sessions.tolist())
 
 
 def session_weights(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
     r"""Return the weights :math:`w_{it}`, shape (n, T); of each step the mean is 1, up to its error."""
     shown = _of_arm(log, _policy(log, target))
     return np.where(log.played, shown / log.propensity, 1).cumprod(axis=1)
-
-
-def effective_sessions(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
-    r"""Return the effective sample size up to each step, :math:`(\sum_i w_{it})^2 / \sum_i w_{it}^2`, (T,).
-
-    About as many sessions served by the target itself would tell as much (Kish 1965).
-    """
-    weight = session_weights(log, target)
-    squares = (weight**2).sum(axis=0)
-    return weight.sum(axis=0) ** 2 / np.where(squares > 0, squares, 1)
 
 
 def session_ips(
@@ -223,52 +194,49 @@ def session_doubly_robust(
 ) -> Estimate:
     """Estimate what a session earns by a model, and by its weighed errors (Jiang and Li 2016).
 
-    Unbiased if the propensities are right, whatever the model `q`, which must not have seen the session:
-    see `cross_fit_q`. The weighted form is that of Thomas and Brunskill (2016).
+    Unbiased if the propensities are right, whatever the model `q`, (n, T, K) or a table (S, K), which must not
+    have seen the session: see `cross_fit_q`. The weighted form is that of Thomas and Brunskill (2016).
     """
     h, policy = _horizon(log, horizon), _policy(log, target)
-    q = np.where(log.played[..., None], _of_steps("q", log, q), 0)
-    value = np.vecdot(policy, as_array("q", q))[:, :h]
-    after = np.column_stack([value[:, 1:], np.zeros(len(log))])
-    error = log.reward[:, :h] + as_probability("discount", discount) * after
-    error -= _of_arm(log, q)[:, :h]
-    weight = session_weights(log, policy)[:, :h]
+    if np.ndim(q) == 2:
+        q = as_array("q", q, np.shape(target))[log.state]
+    q = np.where(log.played[..., None], as_array("q", q, policy.shape), 0)
+    value = np.vecdot(policy, q)[:, :h]
+    after = as_probability("discount", discount) * _of_next(value)
+    error = log.reward[:, :h] + after - _of_arm(log, q)[:, :h]
+    weight = session_weights(log, target)[:, :h]
     return _estimate(weight, error, weighted, discount, value[:, 0])
 
 
 def fitted_q_evaluation(
     log: SessionLog,
     target: ArrayLike,
-    features: ArrayLike | None = None,
     discount: float = 1.0,
     horizon: int | None = None,
     ridge: float = 0.01,
 ) -> Estimate:
-    """Estimate what a session earns by values fitted backwards, without propensities.
+    """Estimate what a session earns by values of each state and arm, fitted backwards, without propensities.
 
-    It is as wrong as the `features`, (S, K, d) or (n, T, K, d), are poor; without them each state and arm
-    has a value of its own. The interval knows the chance of the log: to first order, a session moves the
-    mean by its errors in the fit, times how much more often the target comes to such a step (Duan, Jia, Wang
-    2020). These are part of the mean, which undoes most of what the ridge, above 0, shrinks.
+    The interval knows the chance of the log: to first order, a session moves the mean by its errors in the
+    fit, times how much more often the target comes to such a step (Duan, Jia, Wang 2020). These are part of
+    the mean, which undoes most of what the ridge, above 0, shrinks. A horizon may lie beyond all logged steps.
     """
-    steps = _Steps(log, target, features, discount, ridge)
-    theta, solve, moves = steps.fit(_horizon(log, horizon))
-    first = np.flatnonzero(np.nonzero(log.played)[1] == 0)
-    start = steps.under_target[first]
-    # Back from the start: how much the mean moves with a fit when so many steps are to go.
-    pulls = [solve(start.mean(axis=0))]
-    for _ in theta[2:]:
-        pulls.append(solve(moves.T @ pulls[-1]))
-    error = steps.goals(theta[-2::-1]) - steps.shown @ theta[:0:-1].T
-    moved = np.vecdot(steps.shown @ np.transpose(pulls), error)
-    by_session = len(log) * np.add.reduceat(moved, first)
-    return mean_interval(start @ theta[-1] + by_session)
+    fits = _Tables(log, target, discount, ridge)
+    tables, counts = fits.fit(_horizon(log, horizon))
+    term = fits.worth(tables[-1])[:, 0]
+    # How often the target comes to a step; at first it is where the sessions begin.
+    reached = np.zeros(log.arm.shape)
+    reached[:, 0] = 1
+    for table, later in zip(tables[:0:-1], tables[-2::-1], strict=True):
+        pull = log.played * (fits.spread(reached) / counts)[fits.shown]
+        term += np.vecdot(pull, fits.goals(later) - table[fits.shown])
+        reached[:, 0], reached[:, 1:] = 0, fits.discount * pull[:, :-1]
+    return mean_interval(term)
 
 
 def cross_fit_q(
     log: SessionLog,
     target: ArrayLike,
-    features: ArrayLike | None = None,
     discount: float = 1.0,
     horizon: int | None = None,
     ridge: float = 0.01,
@@ -277,107 +245,68 @@ def cross_fit_q(
 
     Fold k of five is sessions k, k + 5, …; its model is that of `fitted_q_evaluation`, fitted to the rest.
     """
-    steps, h = _Steps(log, target, features, discount, ridge), _horizon(log, horizon)
-    session, step = np.nonzero(log.played)
-    to_go = np.maximum(h - step, 0)
-    q = np.zeros((*log.arm.shape, log.n_arms))
+    fits, h = _Tables(log, target, discount, ridge), _horizon(log, horizon)
+    to_go = np.maximum(h - np.arange(log.arm.shape[1]), 0)[:, None]
+    fold, q = np.arange(len(log)) % _FOLDS, np.zeros(fits.arms.shape)
     for k in range(_FOLDS):
-        mine = session % _FOLDS == k
-        theta = steps.fit(h, ~mine)[0]
-        values = steps.every[np.repeat(mine, log.n_arms)] @ theta.T
-        values = values.reshape(-1, log.n_arms, h + 1)
-        chosen = np.arange(len(values)), slice(None), to_go[mine]
-        q[session[mine], step[mine]] = values[chosen]
-    return q
+        mine = fold == k
+        tables, _ = fits.fit(h, used=~mine[:, None])
+        q[mine] = tables[to_go, fits.arms[mine]]
+    return q * log.played[..., None]
 
 
-class _Steps:
-    """The N steps of a log, session by session, as rows of features: of what was shown, and of every arm."""
+class _Tables:
+    """Tables (S K,) of what the target earns from each state and arm on, fitted to the steps of a log."""
 
     def __init__(
-        self,
-        log: SessionLog,
-        target: ArrayLike,
-        features: ArrayLike | None,
-        discount: float,
-        ridge: float,
+        self, log: SessionLog, target: ArrayLike, discount: float, ridge: float
     ) -> None:
-        discount = as_probability("discount", discount)
-        self.ridge = as_positive("ridge", ridge)
-        sparse, k = scipy.sparse.csr_array, log.n_arms
-        policy = _policy(log, target)[log.played]
-        n, edges = len(policy), np.arange(policy.size + 1)
-        if features is None:
-            pair = _states(log)[log.played][:, None] * k + np.arange(k)
-            self.every = sparse((np.ones(n * k), pair.ravel(), edges))
-        else:
-            features = as_array("features", features, (..., k, "d"), np.float64)
-            at_steps = _of_steps("features", log, features)[log.played]
-            self.every = at_steps.reshape(n * k, -1)
-        self.shown = self.every[np.arange(n) * k + log.arm[log.played]]
-        mix = sparse((policy.ravel(), edges[:-1], edges[::k]))
-        self.under_target = mix @ self.every
-        self.reward = log.reward[log.played]
-        goes_on = np.diff(np.nonzero(log.played)[0]) == 0
-        shift = scipy.sparse.diags_array(goes_on * 1.0, offsets=1)
-        self.next = discount * (shift @ self.under_target)
+        self.log, self.policy = log, _policy(log, target)
+        self.discount = as_probability("discount", discount)
+        self.ridge, self.size = as_positive("ridge", ridge), np.size(target)
+        # The entries of each step's arms, (n, T, K), and of the one shown, (n, T).
+        self.arms = log.state[..., None] * log.n_arms + np.arange(log.n_arms)
+        self.shown = _of_arm(log, self.arms)
 
-    def goals(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return rewards and the discounted value of the next step by models (H, d), shape (..., H)."""
-        return self.reward[:, None] + self.next @ theta.T
+    def worth(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what each step is worth under the target by a table, (n, T); 0 behind the end."""
+        return self.log.played * np.vecdot(self.policy, table[self.arms])
+
+    def goals(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return rewards and the discounted worth of the next steps, (n, T)."""
+        return self.log.reward + self.discount * _of_next(self.worth(table))
+
+    def spread(self, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Add up weights of steps (n, T) by the entries of the arms that the target would show."""
+        shares = (weight * self.log.played)[..., None] * self.policy
+        return np.bincount(self.arms.ravel(), shares.ravel(), self.size)
 
     def fit(
-        self, horizon: int, used: NDArray[np.bool_] | None = None
-    ) -> tuple[NDArray[np.float64], Callable[[NDArray], NDArray], Any]:
-        """Fit models for 0 to H steps to go, (H + 1, d), to the steps used.
+        self, horizon: int, used: ArrayLike = True
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Fit tables for 0 to H steps to go, (H + 1, S K), by ridge regression; also return counts, (S K,)."""
 
-        Also return the solver of their equations, and how the goals move with a model, (d, d).
-        """
-        used = np.ones(len(self.reward)) if used is None else used.astype(float)
-        x = (scipy.sparse.diags_array(used) @ self.shown).T
-        prior = self.ridge * scipy.sparse.eye_array(x.shape[0])
-        gram = scipy.sparse.csc_array(x @ self.shown) + prior
-        solve = scipy.sparse.linalg.splu(gram.tocsc()).solve
-        moves, earned = x @ self.next, x @ self.reward
-        theta = [np.zeros(len(earned))]
+        def total(of_steps: ArrayLike) -> NDArray[np.float64]:
+            weighed = self.log.played * used * of_steps
+            return np.bincount(self.shown.ravel(), weighed.ravel(), self.size)
+
+        counts, tables = total(1.0) + self.ridge, [np.zeros(self.size)]
         for _ in range(horizon):
-            theta.append(solve(earned + moves @ theta[-1]))
-        return np.array(theta), solve, moves
-
-
-def _states(log: SessionLog) -> NDArray[np.int64]:
-    if log.state is None:
-        raise ValueError("state must be in a log that tables are used with: got None")
-    return log.state
-
-
-def _of_steps(name: str, log: SessionLog, values: ArrayLike) -> NDArray:
-    """Return values (n, T, K, ...) of steps, given as they are or as a table (S, K, ...) of states."""
-    values, steps = np.asarray(values), (*log.arm.shape, log.n_arms)
-    if values.shape[:3] == steps:
-        return values
-    if values.shape[1:2] != steps[2:]:
-        raise ValueError(
-            f"{name} must have shape {steps} or (S, {log.n_arms}): got {values.shape}"
-        )
-    known = _states(log) < len(values)
-    log.every_step("state", log.state, known, f"be one of {len(values)} in {name}")
-    return values[log.state]
+            tables.append(total(self.goals(tables[-1])) / counts)
+        return np.array(tables), counts
 
 
 def _policy(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
-    """Return a target's checked probabilities, (n, T, K); behind the end of sessions they mean nothing."""
-    target = as_real("target", target, (..., log.n_arms))
-    if target.ndim == 2:
-        return _of_steps("target", log, as_policy("target", target))
-    policy = _of_steps("target", log, target)
-    policy = np.where(log.played[..., None], policy, 1 / log.n_arms)
-    total = policy.sum(axis=-1)
-    held = (policy >= 0).all(axis=-1) & (abs(total - 1) <= SUM_TOLERANCE)
-    log.every_step(
-        "target", total, held, "hold probabilities of 0 or more that sum to 1"
-    )
-    return policy
+    """Return a target's probabilities, (n, T, K); behind the end of sessions they mean nothing."""
+    target = as_policy("target", target, ("S", log.n_arms))
+    known = log.state < len(target)
+    log.every_step("state", log.state, known, f"be one of {len(target)} in target")
+    return target[log.state]
+
+
+def _of_next(values: NDArray) -> NDArray:
+    """Values (n, T) of the next steps; 0 behind the last."""
+    return np.pad(values[:, 1:], [(0, 0), (0, 1)])
 
 
 def _of_arm(log: SessionLog, values: NDArray) -> NDArray:
