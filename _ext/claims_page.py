@@ -1,23 +1,19 @@
 """Sphinx extension: the page that lists every claim, for readers who doubt.
 
 The directive ``{claims}`` makes the table: sentence, value, interval, the bound that it had to keep and
-the room that was left, worlds and seeds, and a link to the cell that checked it. Its content, a YAML
-mapping from keys of claims to sentences, says where the drafts of the book claimed something else; a key
-that no claim has is a warning. The table is whole without scripts; `scripts/claims.js` adds a filter.
+the room that was left, worlds and seeds, and a link to the cell that checked it. The table is whole
+without scripts; `scripts/claims.js` adds a filter.
 
 Why our own: no extension knows claims (see `claims`).
 """
 
 from __future__ import annotations
 
-import yaml
 from claims import anchor, worlds
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-LOG = logging.getLogger(__name__)
 WIDTHS = {"Claim": 46, "Found": 20, "Must be": 20, "Worlds": 14}
 
 
@@ -26,36 +22,27 @@ class PendingTable(nodes.General, nodes.Element):
 
 
 class ClaimsDirective(SphinxDirective):
-    has_content = True
-
     def run(self) -> list[nodes.Node]:
-        drafts = yaml.safe_load("\n".join(self.content)) or {}
-        pending = PendingTable(drafts=drafts)
-        self.set_source_info(pending)
-        return [pending]
+        return [PendingTable()]
 
 
 def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Put the tables where they were asked for."""
     for pending in list(doctree.findall(PendingTable)):
-        claims, drafts = app.env.claims, pending["drafts"]
-        for key in sorted(drafts.keys() - claims.keys()):
-            LOG.warning("the drafts contradict no claim %r", key, location=pending)
+        claims = app.env.claims
         wide = sum(bool(record["interval"]) for record in claims.values())
         many = sum(len(record["seeds"]) > 1 for record in claims.values())
         summary = (
-            f"There are {len(claims)} claims. {wide} of them kept their bound with a whole interval, {many} "
-            f"speak about several worlds, and {len(drafts)} differ from what drafts of this book had said."
+            f"There are {len(claims)} claims. {wide} of them kept their bound with a whole interval, and "
+            f"{many} speak about several worlds."
         )
         # The place for the filter, so that nothing moves when a script fills it.
         controls = nodes.raw("", '<div class="claims-controls"></div>', format="html")
-        rows = [_row(app, docname, key, claims[key], drafts.get(key)) for key in claims]
+        rows = [_row(app, docname, key, claims[key]) for key in claims]
         pending.replace_self([nodes.paragraph("", summary), controls, _table(rows)])
 
 
-def _row(
-    app: Sphinx, docname: str, key: str, record: dict, draft: str | None
-) -> nodes.row:
+def _row(app: Sphinx, docname: str, key: str, record: dict) -> nodes.row:
     """Lay out a claim: what is claimed and where, what was found, the bound, the worlds."""
     page, text = record["page"], nodes.paragraph
     where = nodes.reference(
@@ -65,9 +52,8 @@ def _row(
         internal=True,
         classes=["checked-in"],
     )
-    said = [text("", f"The drafts: {draft}", classes=["drafts"])] if draft else []
     cells = (
-        [text("", record["sentence"]), *said, text("", "", where)],
+        [text("", record["sentence"]), text("", "", where)],
         [
             text("", "", nodes.strong("", record["value"])),
             text("", record["interval"] or "no interval"),

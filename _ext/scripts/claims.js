@@ -66,19 +66,15 @@
     return label;
   };
 
-  const input = (type) => Object.assign(document.createElement("input"), { type });
-
   const body = document.querySelector("table.claims tbody");
   if (!body) return;
   const claims = Array.from(body.rows, (row, place) => ({
     row,
     place,
     text: row.textContent.toLowerCase(),
-    drafts: row.querySelector(".drafts") !== null,
     room: Number(row.querySelector("[data-room]")?.dataset.room ?? Infinity),
   }));
-  const words = input("search");
-  const drafts = input("checkbox");
+  const words = Object.assign(document.createElement("input"), { type: "search" });
   const order = document.createElement("select");
   order.add(new Option("as in the book", "place"));
   order.add(new Option("least room first", "room"));
@@ -86,7 +82,6 @@
   document.querySelector(".claims-controls").append(
     control("Find ", words),
     control("Order ", order),
-    control("Only where drafts differ ", drafts),
     status,
   );
 
@@ -94,7 +89,7 @@
     const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
     for (const claim of claims) {
-      const fits = wanted.every((word) => claim.text.includes(word)) && (!drafts.checked || claim.drafts);
+      const fits = wanted.every((word) => claim.text.includes(word));
       claim.row.hidden = !fits;
       shown += fits;
     }
@@ -108,7 +103,6 @@
   };
 
   words.addEventListener("input", show);
-  drafts.addEventListener("change", show);
   order.addEventListener("change", sort);
   show();
 })();

@@ -28,10 +28,6 @@ FAULTS = {
     ),
     "reference": ("A {ref}`link` to nowhere.\n", "undefined label"),
     "citation": ("A {cite}`book` unknown.\n", "could not find bibtex key"),
-    "draft": (
-        "```{claims}\nm: It is eight.\n```\n",
-        "the drafts contradict no claim 'm'",
-    ),
     "stderr": (
         "```{code-cell} python\nimport warnings; warnings.warn('on the error stream')\n```\n",
         "stderr was found",

@@ -34,13 +34,6 @@ def test_words_find_the_claims_that_hold_all_of_them(page):
     assert shown(page).count() == everything
 
 
-def test_the_drafts_narrow_the_table(page):
-    everything = shown(page).count()
-    page.get_by_label("Only where drafts differ").check()
-    assert 0 < shown(page).count() < everything
-    assert shown(page).count() == shown(page).locator(".drafts").count()
-
-
 def test_the_least_room_comes_first_and_the_books_order_comes_back(page):
     before = shown(page).evaluate_all("rows => rows.map(row => row.id)")
     page.get_by_label("Order").select_option("room")
