@@ -119,7 +119,7 @@ class SessionSimulator:
 
     @property
     def over(self) -> NDArray[np.bool_]:
-        """Where the session has ended, shape () or (W,): the next step of this world is a reset."""
+        """Whether the session is over, and the next step a reset; shape () or (W,)."""
         return self._one(self._visitor[2] == 0)
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
