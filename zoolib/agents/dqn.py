@@ -184,9 +184,9 @@ class QNetwork(nn.Module):
         features = self.encoder(torch.from_numpy(observation))
         inputs: list[NDArray] = []
         q = self.head.evaluate(features.detach().numpy(), inputs=inputs)
-        error, gradient = of_action(q, action) - target, np.zeros_like(q)
-        scaled = 2 / action.shape[-1] * error[..., None]
-        np.put_along_axis(gradient, action[..., None], scaled, axis=-1)
+        at, gradient = _places(q, action), np.zeros_like(q)
+        error = q.take(at) - target
+        gradient.put(at, 2 / action.shape[-1] * error)
         gradient = self._backpropagate(inputs, gradient)
         if features.requires_grad:
             features.backward(torch.from_numpy(gradient))
@@ -205,9 +205,9 @@ class QNetwork(nn.Module):
         return gradient
 
 
-def of_action(q: NDArray, action: NDArray[np.int64]) -> NDArray:
-    """Take from numbers (..., n, K) that of one action a row (..., n)."""
-    return np.take_along_axis(q, action[..., None], axis=-1)[..., 0]
+def _places(q: NDArray, action: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where numbers (..., n, K), read as one row, hold that of one action (..., n) each."""
+    return action + q.shape[-1] * np.arange(action.size).reshape(action.shape)
 
 
 @dataclass(eq=False, repr=False)
@@ -412,7 +412,7 @@ class DQNAgent(SessionAgent):
             goes_on &= ~ended
         q = self.target.evaluate(after)
         named = (self.network.evaluate(after) if self.double else q).argmax(axis=-1)
-        return reward + factor * of_action(q, named)
+        return reward + factor * q.take(_places(q, named))
 
     def _observed(self, name: str, value: ArrayLike, lead: tuple) -> NDArray:
         shape = (*lead, self.encoder.n_observed)
