@@ -31,7 +31,7 @@ from zoolib.agents.policies import greedy, pick
 class SessionAgent(Stateful):
     """What agents that look ahead share: checks of settings and steps, and the best action so far.
 
-    A family is a dataclass with settings `n_actions`, `n_worlds` and `seed`. It adds `select` and `learn`;
+    A family is a ``dataclass`` with settings `n_actions`, `n_worlds` and `seed`. It adds `select` and `learn`;
     `_values`, which returns Q (..., K) of observations; and `_observed`, which checks them.
     """
 
