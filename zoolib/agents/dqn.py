@@ -385,9 +385,8 @@ class DQNAgent(SessionAgent):
 
     def _train(self) -> None:
         """Take an optimiser step, or none if a gradient is not finite."""
-        places = (self.memory.draw if self.replay else self.memory.last)(
-            self.batch_size
-        )
+        draw = self.memory.draw if self.replay else self.memory.last
+        places = draw(self.batch_size)
         seen, action, *later = self.memory.rows(places)
         error = self.network.regress(seen, action, self.targets(places, *later))
         finite("losses", error)
