@@ -476,10 +476,10 @@ def test_arms_that_learnt_the_same_in_another_order_are_ties(kind, dtype):
     for arm, order in ((0, slice(None)), (1, slice(None, None, -1))):
         for row, r in zip(x[order], reward[order], strict=True):
             agent.update(Context(0, [row, row]), arm, r)
-    context = Context(0, np.tile(normal(2, 6), (2, 1)))
-    scores = agent.scores(context)
-    assert scores.dtype == dtype
-    assert scores[0] != scores[1]
+    # Whose scores differ by rounding depends on the machine; of fifty visitors some do.
+    contexts = [Context(0, np.tile(row, (2, 1))) for row in normal(2, 50, 6)]
+    assert agent.scores(contexts[0]).dtype == dtype
+    context = next(c for c in contexts if np.ptp(agent.scores(c)) > 0)
     assert {agent.select(context) for _ in range(40)} == {0, 1}
 
 

@@ -98,4 +98,4 @@ def test_a_page_without_worlds_and_an_unknown_chapter_are_refused(tmp_path, caps
     for arguments in (["glossary"], ["linucb", "--first-seed", "-1"]):
         with pytest.raises(SystemExit):
             main(arguments)
-        assert "wanted any of linucb, neural-bandits" in capsys.readouterr().err
+        assert "wanted any of earlier-notes, large, linucb" in capsys.readouterr().err

@@ -22,7 +22,9 @@ from .agents import (
     QLearningAgent,
     RandomAgent,
     RevealedContext,
+    SarsaAgent,
     StaticAgent,
+    fitted_q,
 )
 from .agents.policies import draw, greedy, with_floor
 from .book import plots
@@ -114,6 +116,7 @@ __all__ = [
     "RecordedRuns",
     "RevealedContext",
     "RidgePosterior",
+    "SarsaAgent",
     "SessionEnv",
     "SessionHistory",
     "SessionSimulator",
@@ -135,6 +138,7 @@ __all__ = [
     "draw",
     "entropy_floor",
     "experiments",
+    "fitted_q",
     "gauntlet",
     "greedy",
     "lead",

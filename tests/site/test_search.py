@@ -37,7 +37,7 @@ EXPECTED = {
     "dropout": "large",
     "e-greedy": "linucb",
     "effective sample size": "glossary",
-    "embedding": "neural-bandits",
+    "embedding": "static-recommender",
     "ensemble": "large",
     "epsilon-greedy": "linucb",
     "exploration": "glossary",

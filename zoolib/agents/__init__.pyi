@@ -34,7 +34,7 @@ from .linear import (
 from .neural import NeuralAgent
 from .neural_linear import NeuralLinearAgent
 from .neural_ucb import NeuralUCBAgent
-from .tabular import QLearningAgent
+from .tabular import QLearningAgent, SarsaAgent, fitted_q
 
 __all__ = [
     "Agent",
@@ -59,11 +59,13 @@ __all__ = [
     "QLearningAgent",
     "RandomAgent",
     "RevealedContext",
+    "SarsaAgent",
     "StaticAgent",
     "base",
     "baselines",
     "dqn",
     "ensembles",
+    "fitted_q",
     "guards",
     "hybrid",
     "linear",

@@ -184,9 +184,9 @@ class QNetwork(nn.Module):
         features = self.encoder(torch.from_numpy(observation))
         inputs: list[NDArray] = []
         q = self.head.evaluate(features.detach().numpy(), inputs=inputs)
-        error, gradient = of_action(q, action) - target, np.zeros_like(q)
-        scaled = 2 / action.shape[-1] * error[..., None]
-        np.put_along_axis(gradient, action[..., None], scaled, axis=-1)
+        at, gradient = _places(q, action), np.zeros_like(q)
+        error = q.take(at) - target
+        gradient.put(at, 2 / action.shape[-1] * error)
         gradient = self._backpropagate(inputs, gradient)
         if features.requires_grad:
             features.backward(torch.from_numpy(gradient))
@@ -205,9 +205,9 @@ class QNetwork(nn.Module):
         return gradient
 
 
-def of_action(q: NDArray, action: NDArray[np.int64]) -> NDArray:
-    """Take from numbers (..., n, K) that of one action a row (..., n)."""
-    return np.take_along_axis(q, action[..., None], axis=-1)[..., 0]
+def _places(q: NDArray, action: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where numbers (..., n, K), read as one row, hold that of one action (..., n) each."""
+    return action + q.shape[-1] * np.arange(action.size).reshape(action.shape)
 
 
 @dataclass(eq=False, repr=False)
@@ -216,7 +216,8 @@ class DQNAgent(SessionAgent):
 
     A row of the memory is pulled towards :math:`r + \beta \max_{a'} Q'(s', a')` with the target network Q', or
     with ``double`` towards :math:`r + \beta Q'(s', \arg\max_{a'} Q(s', a'))`; where the session has ended,
-    towards r. ``discount=0`` looks one step ahead, which is a regression on rewards.
+    towards r. With n steps, r is the discounted sum of n rewards, and s' the state after them (Sutton and Barto
+    2018, Chapter 7). ``discount=0`` looks one step ahead, which is a regression on rewards.
 
     Each of many worlds has its own network, memory and luck. Steps that were resets count in the schedules.
 
@@ -232,6 +233,8 @@ class DQNAgent(SessionAgent):
         Widths of the layers between features and output.
     discount : float, default 0.99
         β in [0, 1]; 1 only where sessions end.
+    n_step : int, default 1
+        Rewards in a target; fewer where the session ends, or the next step does not go on where this one led.
     double : bool, default True
         Whether the trained network, not the target network, names the best next action.
     target_every : int or None, default 500
@@ -270,6 +273,7 @@ class DQNAgent(SessionAgent):
     _: KW_ONLY
     hidden: Sequence[int] = (64, 64)
     discount: float = 0.99
+    n_step: int = 1
     double: bool = True
     target_every: int | None = 500
     replay: bool = True
@@ -288,7 +292,7 @@ class DQNAgent(SessionAgent):
     def __post_init__(self) -> None:
         if not isinstance(self.encoder, Encoder):
             raise TypeError(f"encoder must be an Encoder: got {self.encoder!r:.100}")
-        sizes = ["n_actions", "batch_size", "buffer_size", "train_every"]
+        sizes = ["n_actions", "n_step", "batch_size", "buffer_size", "train_every"]
         sizes += ["epsilon_steps", *["target_every"] * (self.target_every is not None)]
         self._check(
             {
@@ -381,20 +385,33 @@ class DQNAgent(SessionAgent):
 
     def _train(self) -> None:
         """Take an optimiser step, or none if a gradient is not finite."""
-        rows = self.memory.sample if self.replay else self.memory.newest
-        seen, action, *later = rows(self.batch_size)
-        error = self.network.regress(seen, action, self.targets(*later))
+        draw = self.memory.draw if self.replay else self.memory.last
+        places = draw(self.batch_size)
+        seen, action, *later = self.memory.rows(places)
+        error = self.network.regress(seen, action, self.targets(places, *later))
         finite("losses", error)
         finite("gradients", self.network.vector.grad.numpy())
         self._adam.step()
 
-    def targets(self, reward: NDArray, after: NDArray, ended: NDArray) -> NDArray:
-        """Return what predictions are pulled towards, in the shape of the rewards, (n,) or (W, n)."""
+    def targets(
+        self, places: NDArray, reward: NDArray, after: NDArray, ended: NDArray
+    ) -> NDArray:
+        """Return what rows of the memory at places (n,) or (W, n) are pulled towards; changes `after`."""
         if self.discount == 0:
             return reward
+        memory, discount = self.memory, np.float32(self.discount)
+        factor, goes_on = discount * ~ended, ~ended
+        for ahead in range(1, self.n_step):
+            rows = memory.rows((places + ahead) % memory.capacity)
+            seen, _, earned, later, ended = rows
+            goes_on &= (memory.newer(places) >= ahead) & (seen == after).all(axis=-1)
+            reward = reward + goes_on * factor * earned
+            after[goes_on] = later[goes_on]
+            factor[goes_on] *= discount * ~ended[goes_on]
+            goes_on &= ~ended
         q = self.target.evaluate(after)
         named = (self.network.evaluate(after) if self.double else q).argmax(axis=-1)
-        return reward + np.float32(self.discount) * ~ended * of_action(q, named)
+        return reward + factor * q.take(_places(q, named))
 
     def _observed(self, name: str, value: ArrayLike, lead: tuple) -> NDArray:
         shape = (*lead, self.encoder.n_observed)

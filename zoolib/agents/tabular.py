@@ -1,4 +1,4 @@
-r"""Learning what is worth doing in a session, with a table of states.
+r"""Learning what is worth doing in a session, with a table of states, or from a batch with linear features.
 
 All agents that look ahead move an estimate of :math:`Q(s, a)` towards :math:`r + \beta \, V(s')`, a reward and
 the value of where it led, with V = 0 behind the end of a session. See the chapter on sessions, "Q-learning".
@@ -31,7 +31,7 @@ from zoolib.agents.policies import greedy, pick
 class SessionAgent(Stateful):
     """What agents that look ahead share: checks of settings and steps, and the best action so far.
 
-    A family is a dataclass with settings `n_actions`, `n_worlds` and `seed`. It adds `select` and `learn`;
+    A family is a ``dataclass`` with settings `n_actions`, `n_worlds` and `seed`. It adds `select` and `learn`;
     `_values`, which returns Q (..., K) of observations; and `_observed`, which checks them.
     """
 
@@ -165,8 +165,7 @@ class QLearningAgent(SessionAgent):
     def select(self, observation: ArrayLike) -> int | NDArray[np.int64]:
         """Choose an action, shape () or (W,): the best, equals by chance, or now and then any."""
         at = self._at(self._observed("observation", observation, self._lead))
-        n = self._n[at].sum(axis=-1)
-        explore = (self.epsilon / (1 + n / self.fade))[..., None]
+        explore = self._explores(at)[..., None]
         policy = (1 - explore) * greedy(self._q[at]) + explore / self.n_actions
         action = pick(policy, self._uniforms.next())
         return action if action.ndim else int(action)
@@ -185,13 +184,20 @@ class QLearningAgent(SessionAgent):
             raise ValueError(
                 f"observation must be a state where a step is played: got {self.n_states}, over"
             )
-        best = self._q[self._at(after)].max(axis=-1)
-        worth = reward + self.discount * ~ended * best
+        worth = reward + self.discount * ~ended * self._value(self._at(after))
         at = (*self._at(state), action)
         n = self._n[at] + played
         step = self.step_size / np.maximum(n, 1) ** self.power
         self._q[at] += played * step * (worth - self._q[at])
         self._n[at] = n
+
+    def _value(self, at: tuple[NDArray, ...]) -> NDArray[np.float64]:
+        """Return what the states that steps led to are worth."""
+        return self._q[at].max(axis=-1)
+
+    def _explores(self, at: tuple[NDArray, ...]) -> NDArray[np.float64]:
+        """Return the probability of exploring in states."""
+        return self.epsilon / (1 + self._n[at].sum(axis=-1) / self.fade)
 
     def _values(self, observation: ArrayLike) -> NDArray[np.float64]:
         many = np.ndim(observation) > len(self._lead)
@@ -207,3 +213,64 @@ class QLearningAgent(SessionAgent):
             np.arange(n).reshape(-1, *(1,) * (state.ndim - 1)) for n in self._lead
         )
         return (*worlds, state)
+
+
+class SarsaAgent(QLearningAgent):
+    r"""Expected SARSA (van Seijen et al. 2009): where a step led is worth what the agent itself makes of it.
+
+    The maximum in the update of `QLearningAgent` becomes the mean over what the agent shows next,
+    :math:`(1 - \varepsilon) \max_{a'} Q(s', a') + \varepsilon \, \frac{1}{K} \sum_{a'} Q(s', a')`. SARSA
+    proper takes Q of the action that comes next, of which this is the expectation. Parameters are the same.
+    """
+
+    def _value(self, at: tuple[NDArray, ...]) -> NDArray[np.float64]:
+        explore = self._explores(at)
+        return (1 - explore) * super()._value(at) + explore * self._q[at].mean(axis=-1)
+
+
+def fitted_q(
+    features: ArrayLike,
+    action: ArrayLike,
+    reward: ArrayLike,
+    next_features: ArrayLike,
+    ended: ArrayLike,
+    n_actions: int,
+    discount: float = 1.0,
+    ridge: float = 1.0,
+    n_iterations: int = 100,
+) -> NDArray[np.float64]:
+    r"""Fit Q to a batch of n steps again and again, each time to what the last fit says of where they led.
+
+    Fitted Q iteration (Ernst et al. 2005), by ridge regression with weights for each action: after H fits,
+    :math:`x(s)^\top \theta_a \approx r + \beta \max_{a'} x(s')^\top \theta_{a'}` looks H steps ahead.
+
+    Parameters
+    ----------
+    features, next_features : array_like, shape (n, d)
+        Of the states before and after a step.
+    action, reward, ended : array_like, shape (n,)
+        What was done, what it earned, and whether the session was then over.
+    n_actions, discount, ridge, n_iterations
+        Number K of actions, discount in [0, 1], weight of the prior, above 0, and number H of fits.
+
+    Returns
+    -------
+    ndarray, shape (K, d)
+        The weights :math:`\theta`: with features (..., d), ``features @ theta.T`` is Q.
+    """
+    x = as_array("features", features, ("n", "d"), np.float64)
+    after = as_array("next_features", next_features, x.shape, np.float64)
+    reward = as_array("reward", reward, x.shape[:1])
+    action = as_ids("action", action, as_size("n_actions", n_actions), reward.shape)
+    ended = as_flags("ended", ended, reward.shape)
+    discount = as_probability("discount", discount)
+    prior = as_positive("ridge", ridge) * np.eye(x.shape[1])
+    rows = [np.flatnonzero(action == a) for a in range(n_actions)]
+    # Only what is fitted changes: the same matrices, (d, rows), serve all fits.
+    fits = [np.linalg.solve(x[row].T @ x[row] + prior, x[row].T) for row in rows]
+    theta = np.zeros((n_actions, x.shape[1]))
+    for _ in range(as_size("n_iterations", n_iterations)):
+        best = (after @ theta.T).max(axis=1)
+        target = reward + discount * ~ended * best
+        theta = np.stack([fits[a] @ target[rows[a]] for a in range(n_actions)])
+    return theta

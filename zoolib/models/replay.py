@@ -93,17 +93,30 @@ class ReplayBuffer(Learner):
 
     def sample(self, n: int) -> list[NDArray]:
         """Draw n rows per world, uniformly and with replacement; columns (n, ...) or (W, n, ...)."""
-        held = self._n_held.reshape(-1).tolist()
-        pairs = zip(self._generators, held, strict=True)
-        drawn = [generator.integers(m, size=n) for generator, m in pairs]
-        return self._rows(np.reshape(drawn, (*self._first.shape, n)))
+        return self.rows(self.draw(n))
 
     def newest(self, n: int) -> list[NDArray]:
         """Return the last n rows, the newest last; fewer if a world holds fewer. Shapes as of `sample`."""
-        last = np.array(self._added)[..., None] + np.arange(-min(n, len(self)), 0)
-        return self._rows(last % self.capacity)
+        return self.rows(self.last(n))
 
-    def _rows(self, places: NDArray[np.int64]) -> list[NDArray]:
+    def draw(self, n: int) -> NDArray[np.int64]:
+        """Draw the places of n rows per world, (n,) or (W, n): a row follows that of the place before."""
+        held = self._n_held.reshape(-1).tolist()
+        pairs = zip(self._generators, held, strict=True)
+        drawn = [generator.integers(m, size=n) for generator, m in pairs]
+        return np.reshape(drawn, (*self._first.shape, n))
+
+    def last(self, n: int) -> NDArray[np.int64]:
+        """Return the places of the rows of `newest`."""
+        last = np.array(self._added)[..., None] + np.arange(-min(n, len(self)), 0)
+        return last % self.capacity
+
+    def newer(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many rows of its world are newer than that of each place."""
+        return (np.array(self._added)[..., None] - 1 - places) % self.capacity
+
+    def rows(self, places: NDArray[np.int64]) -> list[NDArray]:
+        """Return the columns of rows at places."""
         at = places + self._first[..., None]
         return [column.take(at, axis=0) for column in self._columns]
 

@@ -178,10 +178,12 @@ class SessionSimulator:
         luck = self._next_luck()
         clicked, after = self._follow(self._worlds, self._visitor, product, luck)
         clicked, ended = clicked & ~begins, ~begins & (after[2] == 0)
-        self._visitor = np.where(begins, self._arrive(self._worlds, luck), after)
+        self._visitor = after
         if self.hidden:
             newest = np.stack([product + 1, clicked], axis=-1)[..., None]
             self._items = np.concatenate([newest, self._items[..., :-1]], axis=-1)
+        if begins.any():
+            self._visitor = np.where(begins, self._arrive(self._worlds, luck), after)
             self._items[begins] = 0
         if self.n_worlds is None:
             return self.observation(), int(clicked[0]), bool(ended[0])
