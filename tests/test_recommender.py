@@ -312,9 +312,10 @@ def store(monkeypatch, tmp_path):
 
 
 def cell_with(page, words):
-    """Return the first cell of a chapter that holds these words."""
+    """Return the first code cell of a chapter that holds these words."""
     cells = jupytext.read(ROOT / "chapters" / f"{page}.md").cells
-    return next(cell.source for cell in cells if words in cell.source)
+    code = (cell.source for cell in cells if cell.cell_type == "code")
+    return next(source for source in code if words in source)
 
 
 @pytest.mark.no_cover
