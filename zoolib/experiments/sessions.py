@@ -185,7 +185,7 @@ class VisitAgent:
         self.agent, self.n_worlds = agent, agent.n_worlds
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
-        """Begin new random numbers: one seed, or one for each world."""
+        """Restart the random numbers: one seed, or one for each world."""
         self.agent.reseed(seed)
 
     def select(self, observation: ArrayLike) -> NDArray[np.int64]:
