@@ -5,15 +5,15 @@ Packages import only from those above them in this list; a linter in ``make test
 =============== ======================================================================
 `world`         the pet shop, its market shocks, and features of visitors and products
 `models`        the ridge posterior, networks, the static recommender, product search
-`agents`        what chooses a product: contexts, policies, bandits, yardsticks
+`agents`        agents that choose a product: contexts, policies, bandits, baselines
 `experiments`   the arena, many worlds in step, intervals, sweeps, off-policy estimates
-`monitoring`    what watches a running shop and warns
+`monitoring`    monitors that watch a running shop and raise alarms
 `service`       the production loop on SQLite
 `book`          the book's own tools: claims, figures, exercises
 =============== ======================================================================
 
-An argument that does not fit raises a TypeError or ValueError that names it, says what came and what was
-wanted, and leaves all state as it was; docstrings list only the errors that say more.
+An invalid argument raises a TypeError or ValueError that names it, the value given and the value expected,
+and leaves all state unchanged; docstrings list only other errors.
 
 Public names import from ``zoolib`` itself and stand in ``__init__.pyi``. Each is loaded when it is first
 used, so users who need no network do not wait for PyTorch, nor need they have it: packages that only some

@@ -1,9 +1,9 @@
-"""Agents: what chooses a product, one module a family, all with one protocol.
+"""Agents, which choose products: one module per family, all with the same interface.
 
-`Agent` in `base` says what they share; an agent of your own needs only ``select`` and ``update``.
+`Agent` in `base` is their base class; an agent of your own needs only ``select`` and ``update``.
 
-Arguments that do not fit raise a TypeError or a ValueError, which names the argument, what came and what
-was wanted; the agent is then unchanged.
+Invalid arguments raise a TypeError or a ValueError that names the argument, the value given and the value
+expected; the agent is then unchanged.
 """
 
 from zoolib._support.extras import attach_stub

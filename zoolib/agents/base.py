@@ -1,7 +1,7 @@
-"""What an agent is: it sees a context, shows one arm, and learns from that arm's reward.
+"""The interface of agents: an agent sees a context, shows one arm, and learns from that arm's reward.
 
-An agent plays one world, or W worlds in step: then each array has a leading axis W, and every world
-has a generator of its own for what the agent leaves to chance.
+An agent plays one world, or W worlds in step. With W worlds each array has a leading axis W, and each world
+has its own generator for the agent's random numbers.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from zoolib.agents.policies import best_of_normals, greedy, tied
 
 
 class Context:
-    """What an agent may see before it chooses: who came, what is on offer, and what is known of both.
+    """The input of a decision: the visitor, the arms on offer, and the features of both.
 
-    Features come in two conventions. Rows for the arms, (n_arms, d), say what is known of each arm for
-    this visitor: one shared model can tell arms apart by them. What is known of the visitor alone, (d,),
-    is the same for every arm: it takes a model for each arm. See "Quickstart" in the part "Your own shop".
+    Features come in two forms. With one row per arm, (n_arms, d), which describes the arm for this
+    visitor, a single shared model can tell the arms apart. One row for the visitor, (d,), is the same for
+    every arm, so each arm needs its own model. See "Quickstart" in the part "Your own shop".
 
     Parameters
     ----------
     user_id : hashable, or None, or a list or array of n of them
-        The visitor, if anybody asks. A list, or a column of a table, makes n decisions at once; agents that
-        play W worlds in step take one visitor for each world.
+        The visitor; few agents use it. A list, or a column of a table, makes n decisions at once; agents
+        that play W worlds in step take one visitor for each world.
     features : array_like
-        Rows for the arms, shape (n_arms, d), or what is known of the visitor, shape (d,); for several
-        visitors (n, n_arms, d) or (n, d). Without ids, three axes are several visitors. Not copied: do
-        not change it afterwards.
+        Rows for the arms, shape (n_arms, d), or one row for the visitor, shape (d,); for several
+        visitors (n, n_arms, d) or (n, d). Without ids, three axes mean several visitors. The array is not
+        copied, so do not change it afterwards.
     arms : sequence of hashable, optional
         Labels of the arms on offer, in the order of the rows; all of the agent's arms if omitted.
 
     Attributes
     ----------
     features : ndarray, shape (n_arms, d) or (n, n_arms, d)
-        With a single row instead of n_arms, where only the visitor is known.
+        With a single row instead of n_arms if the features describe only the visitor.
 
     Examples
     --------
@@ -77,8 +77,8 @@ class Context:
             )
 
     def of_world(self, w: int) -> Context:
-        """Return what one of the worlds shows, or one of several visitors sees, without that axis."""
-        # Without the checks, which all worlds have passed.
+        """Return the context of one of the worlds, or of one of several visitors, without that axis."""
+        # Skips the checks, which all worlds have passed.
         one = object.__new__(type(self))
         vars(one).update(vars(self))
         for name, array in vars(self).items():
@@ -88,24 +88,24 @@ class Context:
 
 
 class Agent(Stateful):
-    """What all agents share: the choice of the best score, ties broken by chance, and the checks.
+    """Base class of all agents: it chooses the arm of highest score, breaks ties at random, and checks input.
 
-    A family adds `scores`; if it draws them at random, `draws`; and if it learns, `learn`. It names in
+    A subclass adds `scores`; if scores are random, also `draws`; and if it learns, `learn`. It lists in
     `_learns` the attributes that change, and keeps each argument of its constructor as an attribute of the
-    same name: `repr`, `state` and `save` rely on both. The library's families are dataclasses, so that
-    settings are inherited; `__post_init__` checks them.
+    same name: `repr`, `state` and `save` rely on both. The library's agents are dataclasses, so they
+    inherit their settings; `__post_init__` checks them.
 
     Parameters
     ----------
     n_arms : int, or sequence of hashable
         Number of arms K, or their labels: then `select` returns a label, and `update` takes one.
     n_worlds : int, optional
-        Number of worlds W played in step. Without it, there is no worlds axis, and a context of n
-        visitors is n decisions, between which nothing is learnt.
+        Number of worlds W played in step. If omitted, there is no worlds axis, and a context of n
+        visitors asks for n decisions; the agent learns nothing between them.
     seed : int, SeedSequence or Generator, or a sequence of them, default 0
-        Seed of what the agent leaves to chance; with worlds, one for all or one for each.
+        Seed of the agent's random numbers; with worlds, one for all or one for each.
     n_features : int, optional
-        Number d of features that contexts must have; any if omitted.
+        Number d of features that contexts must have; any number if omitted.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class Agent(Stateful):
 
     _purpose = "agent"  # of the random numbers: see `generators.STREAMS`
     _learns = ("_uniforms",)
-    shared = False  # one model for all arms, which tells them apart by their rows of features
+    shared = False  # whether one model serves all arms and tells them apart by their rows of features
     _warned = False
 
     def __init__(
@@ -128,7 +128,7 @@ class Agent(Stateful):
         self.arms = Labels("n_arms", n_arms)
         self.n_arms = len(self.arms)
         self.n_worlds = None if n_worlds is None else as_size("n_worlds", n_worlds)
-        # The index of all worlds, to stand before an arm's: empty for one world without the axis.
+        # The index of all worlds, placed before the index of an arm; empty without a worlds axis.
         self._worlds = () if n_worlds is None else (np.arange(self.n_worlds),)
         self._shape = (*map(len, self._worlds), self.n_arms)
         self.n_features = n_features
@@ -136,13 +136,13 @@ class Agent(Stateful):
         self.reseed(seed)
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
-        """Begin new random numbers: one seed, or one for each world."""
+        """Restart the random numbers: one seed, or one for each world."""
         seeds = as_seeds("seed", seed, self.n_worlds)
         self.seed, self._seeds = seeds[0] if np.ndim(seed) == 0 else seeds, seeds
         self._uniforms = Uniforms(seeds, self.n_worlds, self._purpose)
 
     def scores(self, context: Context) -> NDArray:
-        """Return what `select` maximises, one number for each arm on offer, shape (K,), (n, K) or (W, K)."""
+        """Return the scores that `select` maximises, one per arm on offer, shape (K,), (n, K) or (W, K)."""
         raise NotImplementedError(f"{type(self).__name__} scores no arms")
 
     def select(self, context: Context) -> Hashable | NDArray:
@@ -155,20 +155,20 @@ class Agent(Stateful):
         Returns
         -------
         int or label, or ndarray of them, shape (n,) or (W,)
-            An arm of highest score. Scores closer than rounding are ties; chance breaks them.
+            An arm of highest score. Scores that differ only by rounding are ties, broken at random.
         """
         return self._name(context, self.choose(context))
 
     def choose(self, context: Context) -> int | NDArray[np.int64]:
-        """Return the place of the arm that `select` names, among those on offer."""
+        """Return the position of the arm that `select` returns, among those on offer."""
         scores = self.scores(context)
         return self._best(scores, self._uniform(context))
 
     def draws(self, context: Context, n: int) -> NDArray:
         """Return n draws of the scores, along a new first axis.
 
-        Where they can come out in a few ways only, each equally likely, all of these are returned instead:
-        here the only one.
+        If the scores can take only a few values, all equally likely, each of them is returned once
+        instead. Here there is just one.
         """
         return self.scores(context)[None]
 
@@ -178,25 +178,25 @@ class Agent(Stateful):
         allowed: ArrayLike | None = None,
         n_draws: int = 100,
     ) -> NDArray[np.float64]:
-        r"""Return how probable `select` is to choose each arm.
+        r"""Return the probability with which `select` chooses each arm.
 
-        Where draws of the scores are independent normal numbers, as those of Thompson's rule with a model for
-        each arm are, by quadrature: see `best_of_normals`. Else they are estimated by the share of draws
-        that each arm wins, with a standard error of :math:`\sqrt{p (1 - p) / n}`. Whoever logs propensities
-        then samples the arm from them, and the log is exact: see Chapter 6, "Logging propensities".
+        If the scores are independent normal numbers, as in Thompson sampling with one model per arm, the
+        probabilities come from quadrature: see `best_of_normals`. Otherwise each is the share of draws that
+        the arm wins, with a standard error of :math:`\sqrt{p (1 - p) / n}`. To log exact propensities,
+        sample the arm from these probabilities: see Chapter 6, "Logging propensities".
 
         Parameters
         ----------
         context : Context
         allowed : array_like of bool, shape (n_arms,), (n, n_arms) or (W, n_arms), optional
-            Which arms may be chosen, at least one; all on offer if omitted.
+            The arms that may be chosen, at least one; all on offer if omitted.
         n_draws : int, default 100
-            Number of draws, if there must be draws.
+            Number of draws, if draws are needed.
 
         Returns
         -------
         ndarray, shape (n_arms,), (n, n_arms) or (W, n_arms)
-            Each decision's sum to 1.
+            Probabilities, which sum to 1 for each decision.
         """
         allowed, n_draws = self._mask(context, allowed), as_size("n_draws", n_draws)
         if (normal := self._independent(context)) is not None:
@@ -205,20 +205,20 @@ class Agent(Stateful):
         return greedy(np.where(allowed, draws, -np.inf)).mean(axis=0)
 
     def _independent(self, context: Context) -> tuple[NDArray, NDArray] | None:
-        """Return means and deviations of the scores, if they are drawn as independent normal numbers."""
+        """Return means and standard deviations of the scores if they are independent normal numbers."""
         return None
 
     def update(self, context: Context, arm: ArrayLike, reward: ArrayLike) -> None:
-        """Learn from the arm played, and from nothing else.
+        """Learn from the reward of the arm that was played.
 
         Parameters
         ----------
         context : Context
-            What was seen when the arm was chosen.
+            The context in which the arm was chosen.
         arm : int or label, or array_like of them, shape (n,) or (W,)
-            What was shown.
+            The arm that was shown.
         reward : float, or array_like, shape (n,) or (W,)
-            What it earned.
+            Its reward.
         """
         features = self._check(context)
         lead, whole = features.shape[:-2], features.shape[-2] == self.n_arms
@@ -237,19 +237,19 @@ class Agent(Stateful):
     def update_many(
         self, features: ArrayLike, arms: ArrayLike, rewards: ArrayLike
     ) -> None:
-        """Learn from a log of n rows: from one after the other, or at once where the order does not matter.
+        """Learn from a log of n rows, one after the other, or all at once if their order does not matter.
 
-        Linear agents that forget nothing and have no link learn at once what they would learn row by row, but
-        for rounding; others replay the log.
+        Linear agents without forgetting and without a link learn all rows at once; the result differs from
+        learning row by row only by rounding. Other agents replay the log.
 
         Parameters
         ----------
         features : array_like, shape (n, d)
             Features of the arms that were shown.
         arms : array_like of int or labels, shape (n,)
-            What was shown.
+            The arms that were shown.
         rewards : array_like, shape (n,)
-            What it earned.
+            Their rewards.
         """
         if self._worlds:
             raise ValueError(
@@ -262,7 +262,7 @@ class Agent(Stateful):
         self._learn_many(None, features, arms, rewards)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
-        """Take in a checked reward; `at` is the index of the arm played in arrays (K, …) or (W, K, …)."""
+        """Learn from a checked reward; `at` is the index of the arm played in arrays (K, …) or (W, K, …)."""
 
     def _learn_many(
         self,
@@ -271,18 +271,18 @@ class Agent(Stateful):
         arms: NDArray[np.int64],
         rewards: NDArray,
     ) -> None:
-        """Take in n checked rewards of rows (n, d), in their order."""
+        """Learn from n checked rewards of rows (n, d), in their order."""
         whose = [None] * len(rows) if user_ids is None else user_ids.tolist()
         log = zip(whose, rows, arms.tolist(), rewards.tolist(), strict=True)
         for user_id, row, arm, reward in log:
             self.learn(self._like(user_id, row), (arm,), reward)
 
     def restock(self, arms: NDArray[np.int64]) -> None:
-        """Be told that these arms, shape (n,) or (W, n), now hold other products."""
+        """React to a change of stock: these arms, shape (n,) or (W, n), now hold other products."""
         self._forget_lookalikes()
 
     def _grow(self, arms: int | Sequence[Hashable]) -> int:
-        """Take in new arms, behind the others; return their number."""
+        """Append new arms after the existing ones; return their number."""
         before = self.n_arms
         self.arms = self.arms.and_more(arms)
         self.n_arms = len(self.arms)
@@ -294,18 +294,18 @@ class Agent(Stateful):
         return self.arms.setting() if name == "n_arms" else super()._setting(name)
 
     def _name(self, context: Context, place: int | NDArray) -> Hashable | NDArray:
-        """Return the label of a place among the arms on offer."""
+        """Return the label of a position among the arms on offer."""
         arms = self.arms if context.arms is None else context.arms
         return arms.of(place)
 
     def _offered(self, context: Context) -> tuple:
-        """Return the index of the arms on offer in arrays (K, …): nothing if all are."""
+        """Return the index of the arms on offer in arrays (K, …): empty if all arms are on offer."""
         if context.arms is None:
             return ()
         return (self.arms.places("context.arms", context.arms[:]),)
 
     def _played(self, context: Context, arm: NDArray[np.int64]) -> NDArray:
-        """Return the rows of the arms played, by their places among all, shape (*lead, d)."""
+        """Return the rows of the arms played, given their positions among all, shape (*lead, d)."""
         features = context.features
         if context.arms is not None:
             (offered,) = self._offered(context)
@@ -320,7 +320,7 @@ class Agent(Stateful):
         return np.take_along_axis(features, arm[..., None, None], axis=-2)[..., 0, :]
 
     def _like(self, user_id: Hashable | NDArray, row: NDArray) -> Context:
-        """Return a context in which each arm has the features of the one played: all that `learn` looks at."""
+        """Return a context in which each arm has the features of the one played; `learn` uses no others."""
         seen = object.__new__(Context)
         features = np.broadcast_to(row[..., None, :], (*self._shape, row.shape[-1]))
         vars(seen).update(user_id=user_id, features=features, arms=None)
@@ -342,24 +342,24 @@ class Agent(Stateful):
         return allowed
 
     def _forget_lookalikes(self) -> None:
-        """Suppose that all arms are alike, until features tell them apart."""
+        """Assume that all arms have equal features until a context shows otherwise."""
         first, group = np.zeros((*self._shape[:-1], 1), int), np.zeros(self._shape, int)
         self._alike = self._at(first), self._at(group)
 
     def _lookalikes(
         self, features: NDArray
     ) -> tuple[NDArray, Callable[[NDArray], NDArray]]:
-        """Find arms with equal features, which one model for all arms must score alike.
+        """Find arms with equal features, to which one model for all arms must give equal scores.
 
-        Return rows (n, d) or (W, n, d), each at least once, and what spreads numbers of the rows,
-        (..., n) or (..., W, n), over the arms, (..., K) or (..., W, K).
+        Return rows (n, d) or (W, n, d), each at least once, and a function that spreads one number per
+        row, (..., n) or (..., W, n), over the arms, (..., K) or (..., W, K).
         """
         if features.shape[:-1] != self._shape:  # several visitors, or some of the arms
             self._warn_if_alike(features)
             return features, lambda of_row: of_row
         first, group = self._alike
         rows = features[first]
-        # Arms that were alike for the last visitor are, as a rule, alike for the next.
+        # Arms with equal features for the last visitor usually have equal features for the next.
         if not np.array_equal(rows[group], features):
             first, group = self._alike = self._group(features)
             rows = features[first]
@@ -389,8 +389,8 @@ class Agent(Stateful):
         ]
         n = max(len(first) for first, _ in found)
         if n == self.n_arms:
-            return (), ()  # each row is its own
-        # Worlds with fewer groups repeat an arm, so that all have n.
+            return (), ()  # no two rows are equal
+        # Worlds with fewer groups repeat an arm, so that all worlds have n.
         first = np.reshape(
             [np.resize(first, n) for first, _ in found], (*self._shape[:-1], n)
         )
@@ -415,7 +415,7 @@ class Agent(Stateful):
         return np.moveaxis(drawn.reshape(*lead, n, size), -2, 0)
 
     def _n_visitors(self, context: Context | None) -> int | None:
-        """Return how many visitors there are in this one world; None for a single one, or with worlds."""
+        """Return the number of visitors in this one world; None for a single visitor, or with worlds."""
         many = context is not None and context.features.ndim == 3 and not self._worlds
         return len(context.features) if many else None
 
@@ -424,14 +424,14 @@ class Agent(Stateful):
         best = scores.argmax(axis=-1)
         ties = tied(scores, scores.max(axis=-1))
         if np.count_nonzero(ties) > best.size:
-            # Number the ties 1, 2, …; the uniform number names one of them.
+            # Number the ties 1, 2, …; the uniform number selects one of them.
             number = ties.cumsum(axis=-1)
             named = (uniform * number[..., -1]).astype(int)
             best = (number > named[..., None]).argmax(axis=-1)
         return best if best.ndim else int(best)
 
     def _check(self, context: Context) -> NDArray:
-        """Return the features, if they are those of this agent's arms and worlds."""
+        """Return the features after checking that they fit this agent's arms and worlds."""
         features, d = context.features, self.n_features
         lead, (n, width) = features.shape[:-2], features.shape[-2:]
         k = self.n_arms if context.arms is None else len(context.arms)
@@ -439,7 +439,7 @@ class Agent(Stateful):
         if n not in (1, k) or d not in (None, width) or (worlds and lead != worlds):
             wanted = (*(worlds or ("n",) * len(lead)), k, "d" if d is None else d)
             got, hint = features.shape, ""
-            if n == 1 < k and not self.shared:  # the visitor's, as they were given
+            if n == 1 < k and not self.shared:  # a single row for the visitor, as given
                 wanted, got = (*wanted[:-2], wanted[-1]), (*lead, width)
             elif n not in (1, k) and context.user_id is None and not lead:
                 hint = ". Several visitors need their ids, as a list"
@@ -460,12 +460,12 @@ class Agent(Stateful):
 
 
 def _visitors(user_id: Hashable | ArrayLike) -> Hashable | NDArray:
-    """Return one visitor as it came, or several as an array of one axis."""
+    """Return a single visitor unchanged, or several as an array with one axis."""
     if isinstance(user_id, list):
         whole = all(isinstance(one, int | np.integer) for one in user_id)
         user_id = np.array(user_id) if whole else as_objects(user_id)
     elif hasattr(user_id, "__array__") and not isinstance(user_id, np.generic):
-        user_id = np.asarray(user_id)  # a column of a table, too
+        user_id = np.asarray(user_id)  # also for a column of a table
     if isinstance(user_id, np.ndarray):
         if user_id.ndim > 1:
             raise ValueError(

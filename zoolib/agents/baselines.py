@@ -1,4 +1,4 @@
-"""Yardsticks: chance, the truth, and a model that never learns again."""
+"""Baselines: random choice, the best choice given the truth, and a model that does not learn."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class RandomAgent(Agent):
 
 
 class OracleAgent(Agent):
-    """Show an arm of highest true click probability: the ceiling for all agents.
+    """Show an arm of highest true click probability, an upper bound for all agents.
 
-    It cheats, and says so: `needs_truth` asks the experiment for contexts that reveal the truth.
+    Its attribute `needs_truth` asks the experiment for contexts that reveal the truth.
     """
 
     needs_truth = True
@@ -38,7 +38,7 @@ class OracleAgent(Agent):
 
 
 class RevealedContext(Context):
-    """A context that shows the truth as well. Only an oracle gets one.
+    """A context that also contains the true expected rewards. Only an oracle receives one.
 
     Parameters
     ----------
@@ -58,12 +58,12 @@ class RevealedContext(Context):
 
 
 class StaticAgent(Agent):
-    """Show what a fixed table of predictions says is best, forever.
+    """Always show the arm with the highest value in a fixed table of predictions.
 
     Parameters
     ----------
     predictions : array_like, shape (n_users, n_arms) or (W, n_users, n_arms)
-        For example what `MLPRecommender.predict_all` returns. Three axes make an agent for W
+        For example the result of `MLPRecommender.predict_all`. With three axes, the agent plays W
         worlds.
     seed : int, SeedSequence or Generator, or a sequence of them, default 0
         Breaks ties.

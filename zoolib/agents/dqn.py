@@ -1,8 +1,8 @@
-r"""Deep Q-learning: a network that predicts what a session still earns after each action.
+r"""Deep Q-learning: a network that predicts the remaining reward of a session after each action.
 
-Its targets move with it. A memory, a slower copy of the network for targets, and two networks for the maximum
-keep this stable (Mnih et al. 2015; van Hasselt, Guez and Silver 2016). See the chapter on sessions, "Deep
-Q-networks".
+The targets of training depend on the network. A memory, a slower copy of the network for targets, and two
+networks for the maximum keep training stable (Mnih et al. 2015; van Hasselt, Guez and Silver 2016). See the
+chapter on sessions, "Deep Q-networks".
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from zoolib.models.replay import ReplayBuffer
 
 
 class Encoder(Stateful, nn.Module):
-    """What makes features of observations: a parent, which has either `forward` or `evaluate`, or both.
+    """Base class of encoders, which map observations to features; subclasses add `forward` or `evaluate`.
 
     Parameters
     ----------
     n_observed, n_features : int
         Numbers in an observation, and in its features.
     sizes : sequence of int, optional
-        How many values each number of an observation may have, 0, 1, …; real numbers if omitted.
+        Number of values, 0, 1, …, that each entry of an observation may take; real numbers if omitted.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class Encoder(Stateful, nn.Module):
         return torch.from_numpy(self.evaluate(observation.numpy()))
 
     def evaluate(self, observation: NDArray) -> NDArray:
-        """Return what `forward` does, for arrays."""
+        """Return the same as `forward`, for arrays."""
         with torch.no_grad():
             return self(torch.from_numpy(observation)).numpy()
 
 
 @dataclass(eq=False, repr=False)
 class Plain(Encoder):
-    """Real numbers, each divided by its scale: a network learns faster from numbers that are alike in size."""
+    """Real numbers, each divided by its scale: a network learns faster from numbers of similar size."""
 
     scale: Sequence[float]
 
@@ -92,7 +92,7 @@ class Plain(Encoder):
 
 @dataclass(eq=False, repr=False)
 class OneHot(Encoder):
-    """Whole numbers, each as a one among zeros; number j is one of 0 … sizes[j] - 1."""
+    """Whole numbers, each as a one-hot vector; number j is one of 0 … sizes[j] - 1."""
 
     sizes: Sequence[int]
 
@@ -102,7 +102,7 @@ class OneHot(Encoder):
         self._first = np.cumsum(self.sizes) - self.sizes
 
     def evaluate(self, observation: NDArray) -> NDArray:
-        """Return ones among zeros."""
+        """Return the one-hot vectors."""
         features = np.zeros((*observation.shape[:-1], self.n_features), np.float32)
         np.put_along_axis(features, observation + self._first, 1, axis=-1)
         return features
@@ -110,10 +110,10 @@ class OneHot(Encoder):
 
 @dataclass(eq=False, repr=False)
 class LastItems(Encoder):
-    """What a visitor was shown last: a vector of length `dim` is learnt for each item.
+    """The items that a visitor was shown last: a vector of length `dim` is learnt for each item.
 
-    An observation holds her persona, the items, newest first and 0 where there was none yet, and whether each
-    was clicked. Features are the items' vectors, the persona as a one among zeros, and the clicks.
+    An observation contains the visitor's persona, the items, newest first and 0 for missing ones, and whether
+    each was clicked. Features are the items' vectors, the persona as a one-hot vector, and the clicks.
     """
 
     n_items: int = 10
@@ -142,7 +142,7 @@ class LastItems(Encoder):
         return torch.cat([rows, persona, clicks], dim=-1)
 
     def evaluate(self, observation: NDArray) -> NDArray:
-        """See `Encoder.evaluate`; NumPy is quicker for a decision."""
+        """See `Encoder.evaluate`; for a single decision NumPy is faster."""
         table, last = self.embedding.weight.data.numpy(), 1 + self.n_last
         items = observation[..., 1:last]
         if table.ndim == 3:  # one long table: see `Embedding`
@@ -154,10 +154,10 @@ class LastItems(Encoder):
 
 
 class QNetwork(nn.Module):
-    """An encoder, and behind it an MLP with an output for each action: all parameters in one `vector`.
+    """An encoder followed by an MLP with one output per action; all parameters lie in one `vector`.
 
-    Gradients of the MLP are a few matrix products. PyTorch's trace, which takes several times as long for
-    networks so small, is left to encoders that learn.
+    Gradients of the MLP are computed by a few matrix products. PyTorch's automatic differentiation, several
+    times slower for such small networks, is used only for encoders that learn.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class QNetwork(nn.Module):
         return error
 
     def _backpropagate(self, inputs: list[NDArray], gradient: NDArray) -> NDArray:
-        """Fill the gradients of the MLP by that of its outputs, and return that of its inputs."""
+        """Fill in the gradients of the MLP from those of its outputs; return the gradients of its inputs."""
         with np.errstate(over="ignore", invalid="ignore"):
             for place in reversed(range(len(inputs))):
                 of_weight, of_bias = self._gradients[place]
@@ -206,58 +206,58 @@ class QNetwork(nn.Module):
 
 
 def _places(q: NDArray, action: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where numbers (..., n, K), read as one row, hold that of one action (..., n) each."""
+    """Return the positions, in numbers (..., n, K) read as one row, of one action (..., n) per row."""
     return action + q.shape[-1] * np.arange(action.size).reshape(action.shape)
 
 
 @dataclass(eq=False, repr=False)
 class DQNAgent(SessionAgent):
-    r"""Choose the action after which, by a network, the session earns most.
+    r"""Choose the action with the highest remaining reward of the session, as predicted by a network.
 
-    A row of the memory is pulled towards :math:`r + \beta \max_{a'} Q'(s', a')` with the target network Q', or
-    with ``double`` towards :math:`r + \beta Q'(s', \arg\max_{a'} Q(s', a'))`; where the session has ended,
-    towards r. With n steps, r is the discounted sum of n rewards, and s' the state after them (Sutton and Barto
-    2018, Chapter 7). ``discount=0`` looks one step ahead, which is a regression on rewards.
+    The target of a row in memory is :math:`r + \beta \max_{a'} Q'(s', a')` with the target network Q', or
+    with ``double`` :math:`r + \beta Q'(s', \arg\max_{a'} Q(s', a'))`; if the session has ended, it is r. With
+    n steps, r is the discounted sum of n rewards and s' the state after them (Sutton and Barto 2018,
+    Chapter 7). ``discount=0`` is a regression on single rewards.
 
-    Each of many worlds has its own network, memory and luck. Steps that were resets count in the schedules.
+    Each world has its own network, memory and random numbers. Resets count as updates in the schedules.
 
     Parameters
     ----------
     n_actions : int
         Number K of actions.
     encoder : Encoder
-        What makes features of observations: `OneHot`, `LastItems`, `Plain` or another.
+        Maps observations to features: `OneHot`, `LastItems`, `Plain` or another encoder.
     n_worlds : int, optional
         Number of worlds W played in step.
     hidden : sequence of int, default (64, 64)
         Widths of the layers between features and output.
     discount : float, default 0.99
-        β in [0, 1]; 1 only where sessions end.
+        β in [0, 1]; 1 only if sessions end.
     n_step : int, default 1
-        Rewards in a target; fewer where the session ends, or the next step does not go on where this one led.
+        Rewards in a target; fewer if the session ends or the next row does not continue this step.
     double : bool, default True
-        Whether the trained network, not the target network, names the best next action.
+        Whether the trained network, not the target network, selects the best next action.
     target_every : int or None, default 500
-        Updates after which the target network is a new copy; with None the trained network sets its targets.
+        Updates between two copies of the network to the target network; with None there is no separate one.
     replay : bool, default True
-        Whether batches are drawn from the memory; without, they are its newest rows.
+        Whether batches are drawn from the memory; if False, they are its newest rows.
     batch_size, buffer_size : int, default 32 and 10_000
-        Rows in a batch, and in the memory.
+        Number of rows in a batch, and in the memory.
     learning_rate : float, default 0.001
-        Of Adam.
+        Step size of Adam.
     learning_starts, train_every : int, default 100 and 4
-        Updates before the first batch, and between two.
+        Number of updates before the first batch, and between two batches.
     epsilon_end, epsilon_steps : float and int, default 0.05 and 10_000
-        `select` explores with a probability that falls from 1 to `epsilon_end` in so many updates.
+        The probability of exploring falls from 1 to `epsilon_end` within `epsilon_steps` updates.
     seed : int, SeedSequence or Generator, or a sequence of them, default 0
-        Seed of all that is left to chance; with worlds, one for all or one for each.
+        Seed of all random numbers; with worlds, one for all or one for each.
 
     Attributes
     ----------
     network, target : QNetwork
         With worlds, weights are stacked along a leading axis W.
     memory : ReplayBuffer
-        What was played.
+        The steps played.
 
     Examples
     --------
@@ -315,7 +315,7 @@ class DQNAgent(SessionAgent):
         self.reseed(self.seed)
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
-        """Begin new random numbers; before the first update, with new initial weights, too."""
+        """Restart the random numbers; before the first update, with new initial weights, too."""
         super().reseed(seed)
         self.memory.reseed(self.seed)
         if self.n_updates == 0:
@@ -336,12 +336,12 @@ class DQNAgent(SessionAgent):
         return self.epsilon_end + (1 - self.epsilon_end) * left
 
     def q(self, observation: ArrayLike) -> NDArray[np.float32]:
-        """Predict what the session still earns after each action, shape (..., K).
+        """Predict the remaining reward of the session after each action, shape (..., K).
 
         Parameters
         ----------
         observation : array_like, shape (n_observed,) or (n, n_observed)
-            One, or several; with worlds, (W, n_observed) or (W, n, n_observed).
+            One observation or several; with worlds, (W, n_observed) or (W, n, n_observed).
         """
         many = np.ndim(observation) > 1 + len(self._lead)
         lead = (*self._lead, "n") if many else self._lead
@@ -352,7 +352,7 @@ class DQNAgent(SessionAgent):
     _values = q
 
     def select(self, observation: ArrayLike) -> int | NDArray[np.int64]:
-        """Return the best action by `q` or, with probability `epsilon`, any; an int, or shape (W,)."""
+        """Return the best action by `q` or, with probability `epsilon`, a random one; an int or shape (W,)."""
         best = self.greedy(observation)
         if np.shape(best) != self._lead:
             raise ValueError(
@@ -366,7 +366,7 @@ class DQNAgent(SessionAgent):
         return chosen if chosen.ndim else int(chosen)
 
     def learn(self, *step: NDArray) -> None:
-        """Remember a checked step and, if it is time, train.
+        """Store a checked step and, if it is time, train.
 
         Raises
         ------
@@ -384,7 +384,7 @@ class DQNAgent(SessionAgent):
             self.target.vector.copy_(self.network.vector)
 
     def _train(self) -> None:
-        """Take an optimiser step, or none if a gradient is not finite."""
+        """Take an optimiser step, unless a gradient is not finite."""
         draw = self.memory.draw if self.replay else self.memory.last
         places = draw(self.batch_size)
         seen, action, *later = self.memory.rows(places)
@@ -396,7 +396,7 @@ class DQNAgent(SessionAgent):
     def targets(
         self, places: NDArray, reward: NDArray, after: NDArray, ended: NDArray
     ) -> NDArray:
-        """Return what rows of the memory at places (n,) or (W, n) are pulled towards; changes `after`."""
+        """Return the targets of the rows at positions (n,) or (W, n) of the memory; changes `after`."""
         if self.discount == 0:
             return reward
         memory, discount = self.memory, np.float32(self.discount)
@@ -421,9 +421,9 @@ class DQNAgent(SessionAgent):
 
     @property
     def _weights(self) -> list[NDArray]:
-        """All parameters, and those that make the targets, which share their memory."""
+        """All parameters, and those of the target network, as arrays that share their memory."""
         return [self.network.vector.numpy(), self.target.vector.numpy()]
 
     def __reduce__(self) -> tuple:
-        """Copy and pickle by way of the state: parameters lie in one vector, which copies would not share."""
+        """Copy and pickle through the state, because plain copies would not share the parameter vector."""
         return type(self).from_state, (self.state(),)

@@ -1,10 +1,10 @@
-r"""Doubt about the features too: networks that disagree, and one network that is never whole.
+r"""Uncertainty about all weights of a network: ensembles and Monte Carlo dropout.
 
-A neural-linear agent doubts its last layer only. Here the doubt is about all weights. An *ensemble* is M
-networks, each with its own first weights and its own bootstrap of the memory (Osband and Van Roy 2015;
-Osband et al. 2016). *Monte Carlo dropout* is one network that leaves hidden units out at random, in
-training and in decisions: each choice of units is a sub-network (Gal and Ghahramani 2016). In both, the
-standard deviation of the predictions serves as the width. See Chapter 5, "Doubt about the features".
+A neural-linear agent models the uncertainty of its last layer only; the agents here that of all weights. An
+*ensemble* is M networks, each with its own initial weights and its own bootstrap of the memory (Osband and
+Van Roy 2015; Osband et al. 2016). *Monte Carlo dropout* uses one network and leaves hidden units out at
+random, in training and in decisions: each choice of units is a sub-network (Gal and Ghahramani 2016). In
+both, the standard deviation of the predictions is the width. See Chapter 5, "Doubt about the features".
 
 Predictions have shape (..., M, n): members or sub-networks, then rows. The dots are the worlds axis, if
 there is one.
@@ -44,7 +44,7 @@ class EnsembleAgent(NeuralAgent):
     alpha : float, default 1.0
         Weight of the members' standard deviation with ``policy="ucb"``, 0 or more.
     n_members : int, default 10
-        Number of networks M per world. A single one is greedy: nobody disagrees with it.
+        Number of networks M per world. A single network is greedy: its standard deviation is 0.
     policy : {"ucb", "thompson"}, default "ucb"
         Score by the members' mean plus `alpha` times their standard deviation, or by one member, drawn
         anew at every visit.
@@ -56,7 +56,7 @@ class EnsembleAgent(NeuralAgent):
     network : MLP
         All members: weights are stacked along a leading axis M, or two axes (W, M).
     memory : ReplayBuffer
-        What was played, with the counts as weights.
+        The rows played, with the counts as weights.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class EnsembleAgent(NeuralAgent):
         super().__post_init__()
 
     def make_network(self, generators: Generators) -> MLP:
-        """Return the networks of all members; a world's generator draws theirs one after the other."""
+        """Return the networks of all members; each world's generator draws its members in order."""
         if isinstance(generators, list):
             return super().make_network([[g] * self.n_members for g in generators])
         return super().make_network([generators] * self.n_members)
@@ -86,7 +86,7 @@ class EnsembleAgent(NeuralAgent):
         return super().make_memory(self.n_members)
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
-        """Begin new random numbers, counts included; before the first update, new initial weights too."""
+        """Restart the random numbers, counts included; before the first update, new initial weights too."""
         super().reseed(seed)
         self._counters = [stream(one, "replay").spawn(1)[0] for one in self._seeds]
 
@@ -102,19 +102,19 @@ class EnsembleAgent(NeuralAgent):
         return self.of_arms(self.network.evaluate(x, at=(*self._worlds, drawn)))
 
     def draw_rows(self, x: NDArray, n_draws: int) -> NDArray:
-        """Return the predictions of all members, of which each visit asks one: shape (M, n) or (M, W, n)."""
+        """Return the predictions of all members; each visit uses one of them. Shape (M, n) or (M, W, n)."""
         return np.moveaxis(self.members(x), -2, 0)
 
     def remember(
         self, x: NDArray, reward: ArrayLike, arm: ArrayLike
     ) -> Callable[[], None]:
-        """Put the row played into the memory with a count for each member; return what undoes this."""
+        """Store the row played with a count for each member; return a function that undoes it."""
         counts = np.array([g.poisson(1.0, self.n_members) for g in self._counters])
         counts = counts if self._worlds else counts[0]
         return self.memory.add(x, reward, *self._beside(arm, counts))
 
     def losses(self, x: Tensor, reward: Tensor, beside: Tensor) -> Tensor:
-        """Return each member's squared error of a batch, by its own counts, shape (M,) or (W, M)."""
+        """Return each member's squared error of a batch, weighted by its counts, shape (M,) or (W, M)."""
         counts, arm = beside[..., : self.n_members], beside[..., self.n_members :]
         predicted = self.predict(x) if self.shared else self.predict(x, arm)
         return (counts.mT * (predicted - reward[..., None, :]).square()).mean(dim=-1)
@@ -129,8 +129,8 @@ class EnsembleAgent(NeuralAgent):
 class MCDropoutAgent(NeuralAgent):
     r"""Score arms by sub-networks of one network: hidden units are left out at random.
 
-    A unit is left out with probability p, and what remains is divided by 1 - p, so that sums keep their
-    mean. In training each row of a batch has its own mask; in a decision all arms share T of them.
+    A unit is left out with probability p, and the others are divided by 1 - p, so that sums keep their
+    mean. In training each row of a batch has its own mask; in a decision all arms share T masks.
 
     Parameters
     ----------
@@ -172,10 +172,10 @@ class MCDropoutAgent(NeuralAgent):
         super().__post_init__()
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
-        """Begin new random numbers, masks included; before the first update, new initial weights too."""
+        """Restart the random numbers, masks included; before the first update, new initial weights too."""
         super().reseed(seed)
         streams = [stream(one, "agent").spawn(2) for one in self._seeds]
-        # Training leaves the random numbers of decisions alone.
+        # Training does not use the random numbers of decisions.
         self._decides, self._trains = zip(*streams, strict=True)
 
     def masks(self, n: int, generators: Sequence[np.random.Generator]) -> list[NDArray]:
@@ -208,7 +208,7 @@ class MCDropoutAgent(NeuralAgent):
         return of_arm(self.network(x, list(masks)), arm)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # `scores` looks at the result
+@np.errstate(over="ignore", invalid="ignore")  # `scores` checks the result
 def optimistic(predicted: NDArray, alpha: float) -> NDArray:
     """Add the standard deviation of predictions (..., M, n) to their mean; returns shape (..., n)."""
     return predicted.mean(axis=-2) + alpha * predicted.std(axis=-2)

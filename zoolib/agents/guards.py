@@ -1,7 +1,7 @@
-"""Rules that stand above an agent: how much must be explored, and how much may be shown.
+"""Rules that constrain an agent: how much it must explore, and how often it may show a group of arms.
 
-An agent maximises clicks. Floors and caps say what it must not do on the way there. They need
-probabilities, not choices, and leave exact propensities behind for the log: see Chapter 4, "Floors and
+An agent maximises clicks; floors and caps restrict how. They work on probabilities instead of single
+choices, so the log gets exact propensities: see Chapter 4, "Floors and
 caps".
 """
 
@@ -20,26 +20,26 @@ from zoolib.agents.policies import pick
 
 
 class GuardedAgent(Agent):
-    """Let an agent choose, within floors and caps for each segment of the users.
+    """Let an agent choose within floors and caps for each segment of the users.
 
     In a segment with floor ε a visitor sees, with probability ε, an arm drawn uniformly from those
-    allowed. An arm of a group that has had its cap of the segment's recent visits, or more, is not
-    allowed; if that leaves no arm, all are.
+    allowed. If a group's share of the segment's recent visits has reached its cap, its arms are not
+    allowed; if no arm is left, all are allowed.
 
     Parameters
     ----------
     agent : Agent
-        Chooses and learns; it takes in every reward.
+        The agent that chooses; it learns from every reward.
     floor : float or array_like, shape (n_segments,), default 0.0
         Probability ε of a uniform choice, in [0, 1].
     cap : float or array_like, shape (n_segments,), default 1.0
-        Largest part of a segment's recent visits that one group may have, in (0, 1].
+        Largest share of a segment's recent visits that one group may have, in (0, 1].
     segment_of_user : array_like of int, shape (n_users,) or (W, n_users), optional
         Segment of each user, 0, 1, …; one segment for all if omitted.
     group_of_arm : array_like of int, shape (n_arms,) or (W, n_arms), optional
-        Group of each arm, for example its category or seller; each arm its own if omitted.
+        Group of each arm, for example its category or seller; if omitted, each arm is its own group.
     window : int, default 1000
-        Recent visits of a world, all segments together, that caps look at.
+        Number of recent visits of a world, all segments together, to which caps apply.
     seed : int, SeedSequence or Generator, or a sequence of them, default 0
         Seed of the draws; with worlds, one for all or one for each.
 
@@ -81,12 +81,12 @@ class GuardedAgent(Agent):
         if not self.cap.all():
             raise ValueError(f"cap must be above 0: got {cap}")
         self.window = as_size("window", window)
-        # Segment and group of the last visits: each visit writes over the oldest.
+        # Segment and group of the last visits: each visit overwrites the oldest.
         self._recent = np.zeros((self.window, 2, *self._shape[:-1]), np.int64)
         self._n_recent = 0
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
-        """Begin new random numbers, the guard's independent of its agent's."""
+        """Restart the random numbers, the guard's independent of its agent's."""
         super().reseed(seed)
         if hasattr(self, "agent"):
             self.agent.reseed(self.seed)
@@ -97,14 +97,14 @@ class GuardedAgent(Agent):
 
     @property
     def exposure(self) -> NDArray[np.int64]:
-        """How many recent visits went to each group, a row for each segment, with worlds behind their axis."""
+        """Number of recent visits of each group, one row per segment, after the worlds axis if there is one."""
         shape = (*self._shape[:-1], *self._n_of_each)
         segment, group = self._recent[: self._n_recent].swapaxes(0, 1)
         cells = np.ravel_multi_index((*self._worlds, segment, group), shape)
         return np.bincount(cells.ravel(), minlength=math.prod(shape)).reshape(shape)
 
     def allowed(self, context: Context) -> NDArray[np.bool_]:
-        """Tell which arms the caps leave for this visitor, shape (n_arms,) or (W, n_arms)."""
+        """Return which arms the caps allow for this visitor, shape (n_arms,) or (W, n_arms)."""
         segment = self._segment(context)
         shown = self.exposure[(*self._worlds, segment)]
         most = self.cap[segment][..., None] * shown.sum(axis=-1, keepdims=True)
@@ -121,9 +121,9 @@ class GuardedAgent(Agent):
         allowed: ArrayLike | None = None,
         n_draws: int = 100,
     ) -> NDArray[np.float64]:
-        """Return how probable `select` is to choose each arm, see `Agent.propensities`: exactly so.
+        """Return the exact probability with which `select` chooses each arm: see `Agent.propensities`.
 
-        Caps yield to `allowed`, where together they would leave no arm.
+        If the caps and `allowed` together would leave no arm, the caps are ignored.
         """
         allowed = self._mask(context, allowed)
         if (self.cap < 1).any():
@@ -145,7 +145,7 @@ class GuardedAgent(Agent):
         -------
         arm : int or label, or ndarray of them, shape (n,) or (W,)
         propensity : float, or ndarray, shape (n,) or (W,)
-            Probability with which it was drawn.
+            Probability with which the arm was drawn.
         """
         policy = self.propensities(context)
         place = self.draw(policy)
@@ -154,13 +154,13 @@ class GuardedAgent(Agent):
         return self._name(context, place), propensity
 
     def draw(self, propensities: NDArray[np.float64]) -> int | NDArray[np.int64]:
-        """Draw an arm from given propensities, for a caller who logs them; return its place among them."""
+        """Draw an arm from given propensities, for a caller who logs them; return its position."""
         n = None if self._worlds or propensities.ndim == 1 else len(propensities)
         arm = pick(propensities, self._uniforms.next(n))
         return arm if arm.ndim else int(arm)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
-        """Let the agent learn, and count what was shown."""
+        """Let the agent learn, and count the arm that was shown."""
         group = self.group_of_arm[at if self.group_of_arm.ndim == 2 else at[-1:]]
         shown = np.array([self._segment(context), group])
         self.agent.learn(context, at, reward)
@@ -189,7 +189,7 @@ class GuardedAgent(Agent):
     def _labels(
         self, name: str, labels: ArrayLike, n: int | None = None
     ) -> NDArray[np.int64]:
-        """Return labels 0, 1, … of n things, one row for all worlds or one each."""
+        """Return labels 0, 1, … of n items, one row for all worlds or one per world."""
         labels = as_ids(name, labels, np.iinfo(np.int64).max).copy()
         fits = labels.ndim > 0 and labels.shape[:-1] in ((), self._shape[:-1])
         if not fits or labels.shape[-1] != (n or max(labels.shape[-1], 1)):

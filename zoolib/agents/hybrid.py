@@ -1,8 +1,8 @@
-r"""Hybrid linear models: weights that all arms share, and weights of each arm's own.
+r"""Hybrid linear models: some weights are shared by all arms, others belong to a single arm.
 
 The reward of arm a is predicted by :math:`z_a^\top \beta + x_a^\top \theta_a` (Li et al. 2010, section
-3.2): what holds for all arms is learnt by :math:`\beta` from every visit, what is peculiar to an arm by
-:math:`\theta_a` from its own. See Chapter 4, "Hybrid models: shared and own
+3.2). The shared weights :math:`\beta` are learnt from every visit, the weights :math:`\theta_a` of an arm
+from its own visits. See Chapter 4, "Hybrid models: shared and own
 weights".
 """
 
@@ -23,8 +23,8 @@ from zoolib.models.posterior import RidgePosterior
 class HybridLinUCBAgent(Agent):
     r"""Show the arm of the highest bound under a hybrid linear model.
 
-    It is ridge regression on the long row in which :math:`z_a` is followed by :math:`x_a` in the block
-    of arm a, and zeros in the blocks of the others. The arms' blocks are eliminated: with
+    The model is ridge regression on a long row: :math:`z_a`, then one block per arm, with :math:`x_a` in
+    the block of arm a and zeros in the other blocks. The arms' blocks are eliminated: with
     :math:`C_a = A_a^{-1} B_a`, where :math:`B_a = \sum x z^\top` over the arm's visits, and
     :math:`v = z - C_a^\top x`,
 
@@ -32,8 +32,8 @@ class HybridLinUCBAgent(Agent):
         \text{score}_a = v^\top \hat\beta + x^\top \hat m_a
         + \alpha \sqrt{v^\top A_0^{-1} v + x^\top A_a^{-1} x},
 
-    where :math:`\hat m_a = A_a^{-1} b_a`. A reward changes :math:`A_0` by a matrix of rank one, as it
-    does :math:`A_a`. This gives the numbers of Li et al.'s algorithm 2.
+    where :math:`\hat m_a = A_a^{-1} b_a`. A reward changes both :math:`A_0` and :math:`A_a` by a matrix of
+    rank one. The results equal those of Li et al.'s algorithm 2.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class HybridLinUCBAgent(Agent):
     n_features : int
         Number k of features, all of which have shared weights.
     own : sequence of int
-        Columns of the features, d of them, for which each arm has weights of its own, too.
+        Columns of the features, d of them, for which each arm also has its own weights.
     alpha : float, default 1.0
         Weight of the uncertainty, 0 or more.
     ridge : float, default 1.0
@@ -55,14 +55,14 @@ class HybridLinUCBAgent(Agent):
     Attributes
     ----------
     common : RidgePosterior
-        Of the shared weights; leading axes () or (W,).
+        Posterior of the shared weights; leading axes () or (W,).
     single : RidgePosterior
-        Of the arms' own weights as if there were no others; leading axes (K,) or (W, K).
+        Posterior of the arms' own weights in a model without shared ones; leading axes (K,) or (W, K).
     C : ndarray, shape (K, d, k) or (W, K, d, k)
     """
 
     _learns = ("common", "single", "C")
-    shared = True  # of a part of the weights
+    shared = True  # some of the weights
 
     n_arms: int | Sequence[Hashable]
     n_features: int
@@ -97,7 +97,7 @@ class HybridLinUCBAgent(Agent):
         return shared + own + self.alpha * np.hypot(shared_width, own_width)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
-        """Learn from the arm played: what its own weights leave unexplained goes to the shared ones."""
+        """Learn from the arm played; the shared weights fit the residuals of its own weights."""
         z = context.features[at].astype(np.float64)
         x = z[..., self.own]
         v = z - np.vecmat(x, self.C[at])
@@ -109,7 +109,7 @@ class HybridLinUCBAgent(Agent):
         self.C[at] += (weight[..., None] * u)[..., None] * v[..., None, :]
 
     def restock(self, arms: NDArray[np.int64]) -> None:
-        """Begin again with the own weights of arms that now hold other products."""
+        """Reset the own weights of arms that now hold other products."""
         super().restock(arms)
         self.single.reset(self._at(arms))
         self.C[self._at(arms)] = 0

@@ -1,8 +1,8 @@
 """Linear models of the reward: one ridge posterior for each arm, or one for all.
 
-Models of single arms are *disjoint*: what one arm teaches stays with it (Li et al. 2010, algorithm 1;
-see Chapter 2, "LinUCB by hand"). One *shared* model learns from every arm, through features that say how arms
-are alike (Chapter 3, "Interaction features"). Each can predict the reward itself, or the log-odds of
+Models of single arms are *disjoint*: a reward changes only the model of the arm shown (Li et al. 2010,
+algorithm 1; see Chapter 2, "LinUCB by hand"). One *shared* model learns from every arm, through features that
+arms have in common (Chapter 3, "Interaction features"). Each can predict the reward itself, or the log-odds of
 a click (Chapter 4, "Side by side: the additive trap").
 """
 
@@ -28,13 +28,13 @@ from zoolib._support.checks import (
 from zoolib.agents.base import Agent, Context
 from zoolib.models.posterior import RidgePosterior
 
-# However sure a prediction of a click is, a row counts this much: see `LinearAgent.linearise`.
+# The least weight of a row, however certain the predicted click: see `LinearAgent.linearise`.
 LEAST_VARIANCE = 1e-4
 
 
 @dataclass(eq=False, repr=False)
 class LinearAgent(Agent):
-    """Predict with linear models, and show the arm predicted best.
+    """Predict with linear models, and show the arm with the highest prediction.
 
     Parameters
     ----------
@@ -49,29 +49,29 @@ class LinearAgent(Agent):
     shared : bool, default False
         One model for all arms instead of one for each.
     discount : float, default 1.0
-        Whenever a model learns, what it learnt before is multiplied by this number in (0, 1]; 1 forgets
-        nothing. An arm's own model learns when the arm is played, a shared one at each step.
+        Factor in (0, 1] by which older data are multiplied whenever a model learns; 1 forgets nothing.
+        An arm's own model learns when the arm is played, a shared model at each step.
     window : int, optional
-        Learn from the last `window` steps only. Not together with a discount.
+        Learn from the last `window` steps only. Cannot be combined with a discount.
     link : {"identity", "logit"}, default "identity"
-        What the model is linear in: the reward, or the log-odds of a click. Rewards must then lie in
-        [0, 1], and scores are log-odds.
+        What the model predicts: the reward, or with "logit" the log-odds of a click. With "logit",
+        rewards must lie in [0, 1] and scores are log-odds.
     seed : int, SeedSequence or Generator, or a sequence of them, default 0
-        Seed of what is left to chance; with worlds, one for all or one for each.
+        Seed of the agent's random numbers; with worlds, one for all or one for each.
     dtype : float64 or float32, default float64
         Type of the posterior.
 
     Attributes
     ----------
     posterior : RidgePosterior
-        Leading axes (K,) or (W, K); of a shared model () or (W,).
+        Leading axes (K,) or (W, K); for a shared model () or (W,).
     """
 
     _learns = ("posterior", "_recent", "_n_recent")
 
     n_arms: int | Sequence[Hashable]
     n_features: int
-    alpha: float = field(default=0.0, init=False)  # of agents that weigh their doubt
+    alpha: float = field(default=0.0, init=False)  # used by subclasses
     ridge: float = 1.0
     n_worlds: int | None = None
     _: KW_ONLY
@@ -100,7 +100,7 @@ class LinearAgent(Agent):
         self.posterior = RidgePosterior(n_features, self.ridge, shape, self.dtype)
         self.ridge, self.dtype = self.posterior.ridge, self.posterior.dtype
         lead = (self.window or 0, *self._shape[:-1])
-        # The last rows, by their columns: each step writes over the oldest.
+        # The last rows, column by column: each step overwrites the oldest.
         self._recent = {
             "arm": np.zeros(lead, np.int64),
             "x": np.zeros((*lead, self.n_features), self.dtype),
@@ -133,21 +133,21 @@ class LinearAgent(Agent):
             return self.posterior.predict(features, at), self.posterior.width(
                 features, at
             )
-        # Of several visitors, those of one arm are the rows of a matrix.
+        # With several visitors, the rows of one arm form a matrix.
         prediction, width = self.posterior.predict_rows(features.swapaxes(0, 1), at)
         return prediction.T, width.T
 
     def restock(self, arms: NDArray[np.int64]) -> None:
-        """Begin again with arms that now hold other products, if each has its own model.
+        """Reset the models of arms that now hold other products, if each arm has its own model.
 
-        They begin at the agent's own prior: what `add_arms` was told of a product is not true of the next.
+        They restart from the agent's prior, since a prior given to `add_arms` describes the earlier product.
         """
         super().restock(arms)
         if not self.shared:
             nothing = np.zeros(self.n_features)
             self.posterior.reset(self._at(arms), nothing, self.posterior.ridge)
             gone = (self._recent["arm"][..., None] == arms).any(axis=-1)
-            self._recent["x"][gone] = 0  # these rows leave the window unlearnt
+            self._recent["x"][gone] = 0  # these rows will not be unlearnt
 
     def add_arms(
         self,
@@ -155,19 +155,19 @@ class LinearAgent(Agent):
         mean: ArrayLike | None = None,
         ridge: float | None = None,
     ) -> None:
-        """Take in new arms, the last rows of the contexts to come.
+        """Add new arms, which are the last rows of future contexts.
 
         Parameters
         ----------
         arms : int, or sequence of hashable
-            How many, or their labels if the agent's arms have labels.
+            Number of new arms, or their labels if the agent's arms have labels.
         mean : array_like, shape (d,) or (n, d) or (W, n, d), optional
-            What is believed of their weights before they are shown, for example the mean of similar
-            arms; zero if omitted. A shared model knows what it knows, and takes none.
+            Prior mean of their weights, for example the mean of similar arms; zero if omitted. A shared
+            model keeps its weights and accepts no prior for new arms.
         ridge : float, optional
-            How firmly that is believed, as λ of the prior; that of the agent if omitted.
+            Weight λ of this prior; the agent's own `ridge` if omitted.
         """
-        grown = self.arms.and_more(arms)  # may refuse them: nothing has changed
+        grown = self.arms.and_more(arms)  # may raise before anything has changed
         if not self.shared:
             self.posterior.extend(len(grown) - self.n_arms, mean, ridge)
         elif not (mean is None and ridge is None):
@@ -177,13 +177,13 @@ class LinearAgent(Agent):
         self._grow(arms)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
-        """Forget as much as is wanted, then learn from the arm played."""
+        """Apply the discount or window, then learn from the arm played."""
         x, arm = context.features[at], at[-1]
         at = self._model(arm)
         weight = 1.0
         if self.link == "logit":
             reward, weight = self.linearise(x, reward, at)
-        # Numbers of another type are converted and checked again: a float32 overflows sooner.
+        # Numbers of another type are converted and checked again, because float32 overflows sooner.
         same = x.dtype == self.posterior.dtype
         learn = self.posterior.learn if same else self.posterior.update
         learn(x, reward, at, weight, self.discount)
@@ -205,12 +205,12 @@ class LinearAgent(Agent):
     def linearise(
         self, x: NDArray, reward: ArrayLike, at: tuple
     ) -> tuple[NDArray, NDArray]:
-        r"""Return a reward on the scale of log-odds, and what it counts.
+        r"""Return a reward on the scale of log-odds, and its weight.
 
-        The likelihood of a click is replaced by the parabola that touches it at the prediction
-        :math:`\eta = x^\top \hat\theta`: the row counts :math:`w = p (1 - p)`, p being the predicted
-        click probability, and its reward is :math:`\eta + (r - p) / w`. Learning it is one step of
-        Newton's method.
+        The log-likelihood of a click is replaced by the parabola that touches it at the prediction
+        :math:`\eta = x^\top \hat\theta`. The row gets the weight :math:`w = p (1 - p)`, where p is the
+        predicted click probability, and the reward :math:`\eta + (r - p) / w`. Learning from this row is
+        one step of Newton's method.
         """
         reward = np.asarray(reward)
         if not np.all((reward >= 0) & (reward <= 1)):
@@ -225,7 +225,7 @@ class LinearAgent(Agent):
     def _slide(
         self, arm: ArrayLike, x: NDArray, reward: ArrayLike, weight: ArrayLike
     ) -> None:
-        """Remember the newest row, and take the one that leaves the window out of the posterior."""
+        """Store the newest row, and remove the row that leaves the window from the posterior."""
         place = self._n_recent % self.window
         gone = {name: column[place].copy() for name, column in self._recent.items()}
         row = {"arm": arm, "x": x, "reward": reward, "weight": weight}
@@ -241,13 +241,13 @@ class LinearAgent(Agent):
         return () if self.shared else (*self._worlds, arm)
 
     def _features(self, context: Context) -> NDArray:
-        """Return the features, checked and of the posterior's type."""
+        """Return the features, checked and converted to the posterior's type."""
         return self._check(context).astype(self.dtype, copy=False)
 
 
 @dataclass(eq=False, repr=False)
 class LinUCBAgent(LinearAgent):
-    r"""Show the arm that could be best: predicted reward plus `alpha` times its uncertainty.
+    r"""Show the arm with the highest upper confidence bound: prediction plus `alpha` times its width.
 
     .. math::  x^\top \hat\theta_a + \alpha \sqrt{x^\top A_a^{-1} x}
 
@@ -279,16 +279,16 @@ class LinUCBAgent(LinearAgent):
 
 @dataclass(eq=False, repr=False)
 class LinTSAgent(LinearAgent):
-    r"""Thompson sampling: draw weights from the posterior, and show the arm they predict best.
+    r"""Thompson sampling: draw weights from the posterior, and show the arm with the highest prediction.
 
     .. math::  x^\top \tilde\theta_a, \qquad \tilde\theta_a \sim \mathcal{N}(\hat\theta_a, \alpha^2 A_a^{-1})
 
-    (Agrawal and Goyal 2013.) An arm is shown as often as it is believed to be the best.
+    (Agrawal and Goyal 2013.) An arm is shown with its posterior probability of being the best.
 
     Parameters
     ----------
     alpha : float, default 1.0
-        Standard deviation of the noise in the rewards, 0 or more, which scales the draws.
+        Standard deviation of the noise in the rewards, 0 or more; it scales the draws.
     n_arms, n_features, ridge, n_worlds, shared, discount, window, link, seed, dtype
         As for `LinearAgent`.
 
@@ -314,7 +314,7 @@ class LinTSAgent(LinearAgent):
             if self._n_visitors(context) is None:  # all draws in one product
                 return spread(np.moveaxis(rows @ np.moveaxis(theta, 0, -1), -1, 0))
             return np.vecdot(rows, theta[..., None, :])
-        # Each arm has weights of its own, so that predictions are independent: one number per arm will do.
+        # Each arm has its own weights, so predictions are independent and one number per arm is enough.
         mean, deviation = self._independent(context)
         normals = self._normals(context, n, mean.shape[-1]).astype(deviation.dtype)
         return mean + deviation * normals
@@ -328,7 +328,7 @@ class LinTSAgent(LinearAgent):
 
 @dataclass(eq=False, repr=False)
 class EpsilonGreedyAgent(LinearAgent):
-    """Show the arm predicted best, but with probability `epsilon` one drawn at random.
+    """Show the arm with the highest prediction or, with probability `epsilon`, an arm drawn at random.
 
     Parameters
     ----------
@@ -340,14 +340,14 @@ class EpsilonGreedyAgent(LinearAgent):
 
     ridge: float = field(default=1.0, kw_only=True)
     n_worlds: int | None = field(default=None, kw_only=True)
-    epsilon: float = 0.1  # the third by position
+    epsilon: float = 0.1  # the third positional argument
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.epsilon = as_probability("epsilon", self.epsilon)
 
     def choose(self, context: Context) -> int | NDArray[np.int64]:
-        """Choose the best arm, or now and then any."""
+        """Choose the best arm or, with probability `epsilon`, any arm."""
         scores = self.scores(context)
         explore, which, tie = (self._uniform(context) for _ in range(3))
         any_arm = (which * scores.shape[-1]).astype(int)
@@ -360,7 +360,7 @@ class EpsilonGreedyAgent(LinearAgent):
         allowed: ArrayLike | None = None,
         n_draws: int = 100,
     ) -> NDArray[np.float64]:
-        """Return how probable `select` is to choose each arm: see `Agent.propensities`."""
+        """Return the probability with which `select` chooses each arm: see `Agent.propensities`."""
         best = super().propensities(context, allowed)
         allowed = self._mask(context, allowed)
         any_arm = allowed / allowed.sum(axis=-1, keepdims=True)

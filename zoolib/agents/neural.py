@@ -1,8 +1,8 @@
-"""What neural agents share: a network, a memory to train it from, and a schedule.
+"""The base class of neural agents: a network, a memory to train it from, and a schedule.
 
-Choosing happens at every visit, training only now and then: see Chapter 3, "Experience replay". A
-family adds how arms are scored (`score_rows`, and `draw_rows` if it samples) and what an update does beside
-training (`absorb`, and `represent` before it).
+The agent chooses at every visit but trains less often: see Chapter 3, "Experience replay". A subclass
+adds the scores of arms (`score_rows`, and `draw_rows` if it samples) and the part of an update that is not
+training (`absorb`, preceded by `represent`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OPTIMISERS = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 
 @dataclass(eq=False, repr=False)
 class NeuralAgent(Agent):
-    """An agent whose scores come from a network, trained on what it has played.
+    """An agent whose scores come from a network, which is trained on the visits played.
 
     Parameters
     ----------
@@ -51,26 +51,26 @@ class NeuralAgent(Agent):
     n_worlds : int, optional
         Number of worlds W played in step, each with a network of its own.
     shared : bool, default True
-        One output for all arms, which their rows of features tell apart, instead of one for each.
+        One output for all arms, told apart by their rows of features, instead of one output per arm.
     hidden : sequence of int, default (64,)
         Widths of the layers between features and output.
     train_every : int or None, default 50
-        Updates between two trainings; with None the agent trains only when `train` is called.
+        Number of updates between two trainings; with None the agent trains only when `train` is called.
     n_batches : int, default 1
-        Optimiser steps in a training.
+        Number of optimiser steps per training.
     batch_size : int, default 64
-        Rows in each of them, drawn from the memory.
+        Number of rows in each step, drawn from the memory.
     buffer_size : int, default 10_000
-        Rows that the memory holds, at least `batch_size`.
+        Capacity of the memory in rows, at least `batch_size`.
     learning_rate : float, default 0.01
-        Of the optimiser.
+        Step size of the optimiser.
     optimiser : {"adam", "sgd"}, default "adam"
         Kingma and Ba's Adam, or plain gradient descent.
     seed : int, SeedSequence or Generator, or a sequence of them, default 0
-        Seed of all that is left to chance, initial weights included; with worlds, one for all or one
+        Seed of all random numbers, initial weights included; with worlds, one for all or one
         for each.
     network_seed : as `seed`, optional
-        Another seed for the initial weights, whatever `reseed` says.
+        Separate seed for the initial weights, which `reseed` does not change.
     dtype : float32 or float64, default float32
         Type of the network and of the features it sees.
 
@@ -79,9 +79,9 @@ class NeuralAgent(Agent):
     network : nn.Module
         With worlds, its weights are stacked along a leading axis W.
     memory : ReplayBuffer
-        What was played.
+        The rows played and their rewards.
     n_updates : int
-        Number of rewards taken in.
+        Number of rewards learnt from.
     """
 
     n_arms: int | Sequence[Hashable]
@@ -91,7 +91,7 @@ class NeuralAgent(Agent):
     n_worlds: int | None = None
     shared: bool = True
     hidden: Sequence[int] = (64,)
-    policy: str = field(default="ucb", init=False)  # a family may offer "thompson", too
+    policy: str = field(default="ucb", init=False)  # or "thompson" in subclasses
     train_every: int | None = 50
     n_batches: int = 1
     batch_size: int = 64
@@ -131,23 +131,23 @@ class NeuralAgent(Agent):
         super().__init__(self.n_arms, self.n_worlds, self.seed, self.n_features)
 
     def make_network(self, generators: Generators) -> nn.Module:
-        """Return a new network from features to one output or K, its weights drawn by these generators."""
+        """Return a new network from features to 1 or K outputs, with weights drawn by these generators."""
         return MLP((self.n_features, *self.hidden, self.n_outputs), generators)
 
     @property
     def n_outputs(self) -> int:
-        """How many numbers the network predicts from a row, one or one for each arm."""
+        """Number of outputs of the network: one, or one per arm."""
         return 1 if self.shared else self.n_arms
 
     def make_memory(self, n_weights: int = 0) -> ReplayBuffer:
-        """Return an empty memory, for rows with `n_weights` weights, and their arm if outputs are the arms'."""
+        """Return an empty memory for rows with `n_weights` weights, and the arm if each has an output."""
         shapes, beside = [(self.n_features,), ()], n_weights + (not self.shared)
         shapes += [(beside,)] if beside else []
         columns = [(shape, self.dtype) for shape in shapes]
         return ReplayBuffer(self.buffer_size, columns, self.n_worlds)
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
-        """Begin new random numbers; before the first update, with new initial weights too."""
+        """Restart the random numbers; before the first update, with new initial weights too."""
         super().reseed(seed)
         if self.n_updates == 0:
             self.begin(self.seed)
@@ -160,7 +160,7 @@ class NeuralAgent(Agent):
         self.network = self.make_network(generators).to(getattr(torch, self.dtype.name))
         parameters = list(self.network.parameters())
         self._optimiser = OPTIMISERS[self.optimiser](parameters, lr=self.learning_rate)
-        if self.optimiser == "adam":  # which would begin with these at its first step
+        if self.optimiser == "adam":  # its state before the first step
             for p in parameters:
                 self._optimiser.state[p] = {
                     "step": torch.zeros(()),
@@ -182,9 +182,9 @@ class NeuralAgent(Agent):
     def _scored(
         self, context: Context, score: Callable[..., NDArray], axis: int
     ) -> NDArray:
-        """Score the arms on offer; several visitors one by one, along an axis of the result."""
+        """Score the arms on offer; several visitors are scored one by one, along an axis of the result."""
         rows, at = self._rows(context), () if self.shared else self._offered(context)
-        if at and rows.shape[-2] > 1:  # each row is for the head of its arm
+        if at and rows.shape[-2] > 1:  # each row belongs to the output of its arm
             offered = rows
             rows = np.zeros(
                 (*rows.shape[:-2], *self._shape, self.n_features), self.dtype
@@ -210,7 +210,7 @@ class NeuralAgent(Agent):
         raise NotImplementedError
 
     def of_arms(self, outputs: NDArray) -> NDArray:
-        """Take each arm's prediction from outputs (..., n, 1), or (..., n, K) of its row or the only one."""
+        """Select each arm's prediction from outputs (..., n, 1), or (..., n, K) for n rows or a single one."""
         if self.shared:
             return outputs[..., 0]
         if outputs.shape[-2] == 1:
@@ -218,7 +218,7 @@ class NeuralAgent(Agent):
         return np.diagonal(outputs, axis1=-2, axis2=-1)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
-        """Remember the row played, train if it is time, and take the reward in: all of it or nothing."""
+        """Store the row played, train if it is time, and learn the reward; undo all of it on failure."""
         x = context.features[at].astype(self.dtype)
         played = self.represent(x)
         every = self.train_every
@@ -234,7 +234,7 @@ class NeuralAgent(Agent):
         self.n_updates += 1
 
     def train(self) -> None:
-        """Take `n_batches` optimiser steps on rows from the memory: all of them or none.
+        """Take `n_batches` optimiser steps on rows from the memory; undo all of them on failure.
 
         Raises
         ------
@@ -251,7 +251,7 @@ class NeuralAgent(Agent):
             self._descend(drawn, self.batch_size)
 
     def losses(self, x: Tensor, reward: Tensor, arm: Tensor | None = None) -> Tensor:
-        """Return the mean squared error of a batch, shape () or (W,); arms (..., n, 1) where they count."""
+        """Return the mean squared error of a batch, shape () or (W,); arms (..., n, 1) if they are used."""
         predicted = self.predict(x) if arm is None else self.predict(x, arm)
         return (predicted - reward).square().mean(dim=-1)
 
@@ -262,27 +262,27 @@ class NeuralAgent(Agent):
     def remember(
         self, x: NDArray, reward: ArrayLike, arm: ArrayLike
     ) -> Callable[[], None]:
-        """Put the row played into the memory; return what undoes this."""
+        """Put the row played into the memory; return a function that undoes it."""
         return self.memory.add(x, reward, *self._beside(arm))
 
     def _beside(self, arm: ArrayLike, weights: NDArray | None = None) -> list[NDArray]:
-        """Return what the memory keeps beside a row, (..., M): weights, then the arm where it counts."""
+        """Return what the memory stores with a row, (..., M): weights, then the arm if it is used."""
         kept = [] if weights is None else [weights]
         if not self.shared:
             kept.append(np.asarray(arm)[..., None])
         return [np.concatenate(kept, axis=-1)] if kept else []
 
     def represent(self, x: NDArray) -> NDArray | Tensor:
-        """Return what `absorb` needs of the row played, by the weights that chose it; here the row."""
+        """Return the input of `absorb`, computed with the weights that chose the arm; here just the row."""
         return x
 
     def absorb(
         self, played: NDArray | Tensor, at: tuple, reward: ArrayLike, trained: bool
     ) -> None:
-        """Do what an update does beside training, and after it: all of it or nothing."""
+        """Do the part of an update that follows training; change nothing on failure."""
 
     def _rows(self, context: Context) -> NDArray:
-        """Return the features, checked and of the network's type."""
+        """Return the features, checked and converted to the network's type."""
         return self._check(context).astype(self.dtype, copy=False)
 
     def _descend(self, columns: Sequence[NDArray], batch_size: int) -> None:
@@ -293,7 +293,7 @@ class NeuralAgent(Agent):
             descend(self._optimiser, self.losses(*batch))
 
     def _snapshot(self) -> Callable[[], None]:
-        """Return what puts the weights, and what the optimiser keeps of them, back as they are now."""
+        """Return a function that restores the present weights and the optimiser's state."""
         arrays = [a for kept in self._weights.values() for a in kept.values()]
         before = [array.copy() for array in arrays]
 
@@ -305,7 +305,7 @@ class NeuralAgent(Agent):
 
     @property
     def _weights(self) -> dict[str, dict[str, NDArray]]:
-        """Each parameter and what the optimiser keeps of it; the arrays share their memory."""
+        """Each parameter and its optimiser state; the arrays share memory with them."""
         kept = self._optimiser.state
         return {
             name: {"weight": p.data.numpy()}
@@ -316,7 +316,7 @@ class NeuralAgent(Agent):
 
 @contextmanager
 def undone_on_failure(*undo: Callable[[], None]) -> Iterator[None]:
-    """Call these if what is done inside fails."""
+    """Call these functions if the body of the `with` statement fails."""
     try:
         yield
     except BaseException:
@@ -326,12 +326,12 @@ def undone_on_failure(*undo: Callable[[], None]) -> Iterator[None]:
 
 
 def finite(name: str, numbers: NDArray) -> NDArray:
-    """Return what a network has computed, if those are numbers.
+    """Return the numbers that a network has computed, if all are finite.
 
     Raises
     ------
     FloatingPointError
-        If one is NaN or infinite.
+        If a number is NaN or infinite.
     """
     if not np.isfinite(numbers).all():
         raise FloatingPointError(
@@ -341,7 +341,7 @@ def finite(name: str, numbers: NDArray) -> NDArray:
 
 
 def of_arm(outputs: Tensor, arm: Tensor | None) -> Tensor:
-    """Take outputs (..., n, 1), or of (..., n, K) those of the arms (..., n, 1); returns shape (..., n)."""
+    """Select from outputs (..., n, 1) or (..., n, K) those of arms (..., n, 1); returns shape (..., n)."""
     if arm is None:
         return outputs[..., 0]
     arm = arm.long().expand(*outputs.shape[:-1], 1)

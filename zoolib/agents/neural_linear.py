@@ -1,4 +1,4 @@
-r"""Neural-linear bandits: a network makes features, a ridge posterior on top decides.
+r"""Neural-linear bandits: a network computes features, and a ridge posterior over them chooses the arm.
 
 The network maps a row x to an embedding :math:`z = \phi(x)`; one posterior, shared by all arms, keeps
 :math:`A = \lambda I + \sum z z^\top` and :math:`b = \sum r z` and scores an arm by
@@ -28,7 +28,7 @@ from zoolib.models.posterior import RidgePosterior
 
 
 class EmbeddingWithHead(nn.Module):
-    """A network that makes embeddings, and a linear head that training may predict with.
+    """A network that computes embeddings, and a linear head that may be used in training.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class EmbeddingWithHead(nn.Module):
     generators : Generators
         Source of the initial weights.
     n_outputs : int, default 1
-        Numbers that the head predicts.
+        Number of outputs of the head.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class EmbeddingWithHead(nn.Module):
 class NeuralLinearAgent(NeuralAgent):
     r"""Score arms by a ridge posterior over embeddings that a network learns.
 
-    `update` learns from a reward at once, `train` from the memory and `fit` from a table, in batches.
+    `update` learns from one reward, `train` from batches of the memory and `fit` from batches of a table.
 
     Parameters
     ----------
@@ -70,28 +70,28 @@ class NeuralLinearAgent(NeuralAgent):
     hidden : sequence of int, default (64,)
         Widths of the layers between features and embedding.
     head : {"explicit", "posterior"}, default "explicit"
-        What training predicts with: a linear layer of its own, which the posterior never sees, or
-        the posterior's mean :math:`\hat\theta = A^{-1} b`.
+        The last layer in training: a separate linear layer, which the posterior does not use, or the
+        posterior's mean :math:`\hat\theta = A^{-1} b`.
     joined : bool, default False
-        Append the features to the embedding, so that the posterior's uncertainty is never less than
-        that of a linear model of the features.
+        Append the features to the embedding, so that the posterior's uncertainty is at least that of a
+        linear model of the features.
     rebuild : bool, default False
-        After each training, compute A and b afresh with the new network. Otherwise they keep
-        embeddings that the network no longer makes.
+        After each training, recompute A and b with the new network. Otherwise they contain
+        embeddings of earlier networks.
     window : int, optional
-        Rebuild from the newest `window` rows; all that the memory holds, if omitted.
+        Rebuild from the newest `window` rows; from all rows in the memory if omitted.
     discount : float, default 1.0
-        What A and b are multiplied by before each reward; a rebuild weighs old rows as little.
+        Factor by which A and b are multiplied before each reward; a rebuild weighs rows accordingly.
     policy : {"ucb", "thompson"}, default "ucb"
         Add the uncertainty to the prediction, or draw one :math:`\theta` per visit from the posterior.
     others
-        As for `NeuralAgent`. With ``shared=False`` each arm has a posterior, over embeddings that all arms
-        share, and training an explicit head for each arm.
+        As for `NeuralAgent`. With ``shared=False`` all arms share the embedding, but each arm has its own
+        posterior and, in training, its own explicit head.
 
     Attributes
     ----------
     posterior : RidgePosterior
-        In double precision; leading axes () or (W,), or of separate ones (K,) or (W, K).
+        In double precision; leading axes () or (W,), or with one per arm (K,) or (W, K).
 
     Examples
     --------
@@ -139,7 +139,7 @@ class NeuralLinearAgent(NeuralAgent):
         return EmbeddingWithHead(sizes, generators, self.n_outputs)
 
     def embed(self, x: NDArray) -> NDArray:
-        """Map rows (..., n, d) to what the posterior sees, (..., n, embedding_dim) or with d more columns."""
+        """Map rows (..., n, d) to inputs of the posterior, (..., n, embedding_dim) or d columns more."""
         z = finite("embeddings", self.network.body.evaluate(x))
         return np.concatenate((z, x), axis=-1) if self.joined else z
 
@@ -189,21 +189,21 @@ class NeuralLinearAgent(NeuralAgent):
     ) -> None:
         """Train on a table of rows, all of them in each epoch, then rebuild the posterior from it.
 
-        All of it or nothing is done; the memory stays as it is. The agent's seed decides the order of
-        the rows.
+        On failure the agent is unchanged. The memory is not touched. The agent's seed determines the
+        order of the rows.
 
         Parameters
         ----------
         x : array_like, shape (n, d) or (W, n, d)
             Features of the arms that were shown, the newest last.
         reward : array_like, shape (n,) or (W, n)
-            What they earned.
+            The rewards of these arms.
         epochs : int, default 10
             Passes over the rows, each in a new order.
         batch_size : int, optional
             Rows in an optimiser step; the agent's `batch_size` if omitted.
         arm : array_like of int or labels, shape (n,) or (W, n), optional
-            What was shown, for an agent with a posterior for each arm.
+            The arms that were shown, for an agent with one posterior per arm.
 
         Raises
         ------
@@ -231,7 +231,7 @@ class NeuralLinearAgent(NeuralAgent):
         self.n_updates += n
 
     def _rebuild(self, x: NDArray, reward: NDArray, arm: NDArray | None = None) -> None:
-        """Compute A and b from the prior and rows; a model's row j from the end counts discount**j."""
+        """Compute A and b from the prior and rows; a model's row j from the end has weight discount**j."""
         z = self.embed(x)
         if arm is None:
             age = np.arange(x.shape[-2])[::-1]
@@ -255,13 +255,13 @@ class NeuralLinearAgent(NeuralAgent):
         return (z @ theta[..., None])[..., 0]
 
     def represent(self, x: NDArray) -> NDArray:
-        """Return the embedding of the row played, as the choice saw it."""
+        """Return the embedding of the row played, by the network that chose it."""
         return self.embed(x[..., None, :])[..., 0, :]
 
     def absorb(
         self, played: NDArray, at: tuple, reward: ArrayLike, trained: bool
     ) -> None:
-        """Add the embedding to A and b, unless they were just rebuilt with the new row among the others."""
+        """Add the embedding to A and b, unless they have just been rebuilt with the new row included."""
         if not (trained and self.rebuild):
             z = played.astype(self.posterior.dtype)
             model = () if self.shared else at

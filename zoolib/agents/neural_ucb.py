@@ -35,19 +35,19 @@ def flat(parameters: Iterable[Tensor]) -> Tensor:
 
 @torch.enable_grad()
 def backward_jacobian(network: nn.Module, x: Tensor) -> Tensor:
-    """Return the gradient of the output at each row by one backward pass a row.
+    """Return the gradient of the output at each row, by one backward pass per row.
 
     Parameters
     ----------
     network : nn.Module
-        With one output; all its parameters are matrices.
+        A network with one output whose parameters are all matrices.
     x : Tensor, shape (n, d) or (W, n, d)
-        Rows; with worlds, those of each.
+        Rows, with worlds one set per world.
 
     Returns
     -------
     Tensor, shape (n, p) or (W, n, p)
-        One gradient a row, its entries in the order of ``network.parameters()``.
+        One gradient per row, its entries in the order of ``network.parameters()``.
     """
     parameters = list(network.parameters())
     rows = []
@@ -59,7 +59,7 @@ def backward_jacobian(network: nn.Module, x: Tensor) -> Tensor:
 
 
 def vmap_jacobian(network: nn.Module, x: Tensor) -> Tensor:
-    """Return what `backward_jacobian` does, from the gradient of one row mapped over all of them."""
+    """Return the same as `backward_jacobian`, by mapping the gradient of one row over all rows."""
 
     def output(parameters: dict[str, Tensor], row: Tensor) -> Tensor:
         return functional_call(network, parameters, row[None])[0, 0]
@@ -73,10 +73,10 @@ def vmap_jacobian(network: nn.Module, x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def closed_jacobian(network: MLP, x: Tensor) -> Tensor:
-    """Return what `backward_jacobian` does, for all rows in a few matrix products.
+    """Return the same as `backward_jacobian`, for all rows in a few matrix products.
 
-    Backpropagation written out: a layer that sees h and whose outputs move f by delta has the
-    gradient h deltaᵀ for its weights and delta for its biases.
+    This is backpropagation written out: if a layer has input h and f has the derivative delta with
+    respect to its outputs, the gradient is h deltaᵀ for its weights and delta for its biases.
     """
     weights, biases = zip(*network.layers, strict=True)
     seen = [x]
@@ -100,7 +100,7 @@ JACOBIANS = {
 
 
 class RecomputedInverse:
-    """The textbook's way: keep A, and invert it at each decision, in p³ operations.
+    """The textbook method: keep A and invert it at each decision, in p³ operations.
 
     Parameters
     ----------
@@ -116,9 +116,9 @@ class RecomputedInverse:
     Attributes
     ----------
     A : Tensor, shape (..., p, p)
-        In double precision: an inverse magnifies what rounding did to its matrix.
+        In double precision, because inversion magnifies rounding errors.
     kept : Tensor
-        All that was learnt: A, or what the other classes keep instead.
+        The state: A, or the tensor that the other classes keep instead.
     """
 
     def __init__(
@@ -140,16 +140,16 @@ class RecomputedInverse:
 
 
 class UpdatedInverse:
-    """Keep A⁻¹ alone, and change it in place by Sherman and Morrison's formula, in p² operations.
+    """Keep only A⁻¹, and update it in place by the Sherman-Morrison formula, in p² operations.
 
-    Parameters are those of `RecomputedInverse`. In float32 rounding adds up where the ridge is small:
-    with p = 177, after 10,000 updates, widths were off by 3e-5 of themselves with a ridge of 1, by 3e-3
-    with 0.01; in float64 by 1e-11 at most.
+    Parameters are those of `RecomputedInverse`. In float32 rounding errors add up if the ridge is small:
+    with p = 177, after 10,000 updates, the relative error of widths was 3e-5 with a ridge of 1 and 3e-3
+    with a ridge of 0.01; in float64 it was at most 1e-11.
 
     Attributes
     ----------
     A_inv : Tensor, shape (..., p, p)
-        Of the gradients' type.
+        Of the same type as the gradients.
     """
 
     def __init__(
@@ -172,15 +172,15 @@ class UpdatedInverse:
 
 
 class DiagonalInverse:
-    """Keep only the diagonal of A, as if the entries of a gradient had nothing to do with each other.
+    """Keep only the diagonal of A, which ignores products of different entries of a gradient.
 
-    The approximation of the authors' code (github.com/uclaml/NeuralUCB, learner_diag.py). Parameters
-    are those of `RecomputedInverse`.
+    This approximation is used in the authors' code (github.com/uclaml/NeuralUCB, learner_diag.py).
+    Parameters are those of `RecomputedInverse`.
 
     Attributes
     ----------
     diagonal : Tensor, shape (..., 1, p)
-        Of the gradients' type.
+        Of the same type as the gradients.
     """
 
     def __init__(
@@ -204,13 +204,13 @@ INVERSES = {
     "updated": UpdatedInverse,
     "diagonal": DiagonalInverse,
 }
-# What A and the gradients of a decision may take together.
+# Limit on the memory for A and the gradients of a decision together.
 MOST_BYTES = 2 * 1024**3
 
 
 def _check(square: Tensor) -> Tensor:
     """Raise if squared widths are negative or not finite; else return them."""
-    low, high = square.aminmax()  # NaN if an entry is
+    low, high = square.aminmax()  # NaN if an entry is NaN
     if not 0 <= low.item() <= high.item() < float("inf"):
         raise FloatingPointError(
             "g A⁻¹ gᵀ must be finite and 0 or more: gradients overflow, or rounding has worn A⁻¹ out, "
@@ -223,10 +223,10 @@ def _check(square: Tensor) -> Tensor:
 class NeuralUCBAgent(NeuralAgent):
     r"""Score arms by a network's prediction and the uncertainty of all its weights.
 
-    This form leaves out several parts of the paper's Algorithm 1: a start at which f is 0 for every row
-    (half of the units repeat the other half, and the output subtracts them); training on all that was
-    played, here batches of it; the pull of the weights to their start; the factor :math:`\sqrt m`; and
-    a :math:`\gamma_t`, here `alpha`, that grows with the determinant of A by constants that nobody knows.
+    This version differs from the paper's Algorithm 1. It omits initial weights at which f is 0 for every
+    row (there, half of the units repeat the other half and the output subtracts them), the penalty on the
+    distance from the initial weights, and the factor :math:`\sqrt m`. It trains on batches instead of all
+    rows played, and `alpha` is fixed; the paper's :math:`\gamma_t` grows with the determinant of A.
 
     Parameters
     ----------
@@ -238,8 +238,8 @@ class NeuralUCBAgent(NeuralAgent):
         How gradients are computed: by matrix products, by mapping over rows, or by one backward pass per
         row. The numbers are the same.
     inverse : {"updated", "recomputed", "diagonal"}, default "updated"
-        What is kept of A: see `UpdatedInverse`, `RecomputedInverse`, `DiagonalInverse`. The first two
-        give the same numbers, the third an approximation.
+        How A is stored: see `UpdatedInverse`, `RecomputedInverse`, `DiagonalInverse`. The first two give
+        the same results, the third an approximation.
     others
         As for `NeuralAgent`.
 
@@ -248,7 +248,7 @@ class NeuralUCBAgent(NeuralAgent):
     n_parameters : int
         p, the length of a gradient.
     uncertainty : UpdatedInverse, RecomputedInverse or DiagonalInverse
-        What is known in each direction of the space of weights.
+        The matrix A in the form chosen by `inverse`, for the width in each direction of weight space.
 
     Raises
     ------
@@ -286,7 +286,7 @@ class NeuralUCBAgent(NeuralAgent):
         return sum((n_in + 1) * n_out for n_in, n_out in sizes)
 
     def begin(self, seed: Seed | Sequence[Seed]) -> None:
-        """Draw the initial weights, and forget what was played."""
+        """Draw the initial weights, and forget all rows played."""
         p, shape = self.n_parameters, self._shape[:-1]
         rows = self.n_arms + (1 if self.inverse == "diagonal" else p)
         needed = (self.n_worlds or 1) * rows * p * self.dtype.itemsize
@@ -303,7 +303,7 @@ class NeuralUCBAgent(NeuralAgent):
     def jacobian_of(self, x: ArrayLike) -> NDArray:
         """Return gradients at rows (n, d) or (W, n, d); shape (n, p) or (W, n, p).
 
-        They are those of the network's output with respect to ``network.parameters()``, in their order.
+        They are derivatives of the network's output with respect to ``network.parameters()``, in order.
         """
         rows = torch.from_numpy(np.array(x, self.dtype))
         return JACOBIANS[self.jacobian](self.network, rows).numpy()
@@ -317,7 +317,7 @@ class NeuralUCBAgent(NeuralAgent):
         return (self.predict(rows) + self.alpha * widths).numpy()
 
     def represent(self, x: NDArray) -> Tensor:
-        """Return the gradients (..., p) of the rows played, by the weights that chose them."""
+        """Return the gradients (..., p) of the rows played, computed with the weights that chose them."""
         rows = torch.from_numpy(x[..., None, :])
         return JACOBIANS[self.jacobian](self.network, rows)[..., 0, :]
 
@@ -329,5 +329,5 @@ class NeuralUCBAgent(NeuralAgent):
 
     @property
     def _uncertainty(self) -> NDArray:
-        """What is kept of A; the array shares its memory."""
+        """The stored form of A, as an array that shares its memory."""
         return self.uncertainty.kept.numpy()

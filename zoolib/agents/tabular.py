@@ -1,7 +1,7 @@
-r"""Learning what is worth doing in a session, with a table of states, or from a batch with linear features.
+r"""Learning the values of actions in a session, with a table of states, or from a batch with linear features.
 
-All agents that look ahead move an estimate of :math:`Q(s, a)` towards :math:`r + \beta \, V(s')`, a reward and
-the value of where it led, with V = 0 behind the end of a session. See the chapter on sessions, "Q-learning".
+All agents that look ahead move an estimate of :math:`Q(s, a)` towards :math:`r + \beta \, V(s')`: the reward
+plus the value of the next state (0 after the end of a session). See the chapter on sessions, "Q-learning".
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from zoolib.agents.policies import greedy, pick
 
 
 class SessionAgent(Stateful):
-    """What agents that look ahead share: checks of settings and steps, and the best action so far.
+    """Base class of agents that look ahead: it checks settings and steps, and returns the best action so far.
 
-    A family is a ``dataclass`` with settings `n_actions`, `n_worlds` and `seed`. It adds `select` and `learn`;
-    `_values`, which returns Q (..., K) of observations; and `_observed`, which checks them.
+    A subclass is a ``dataclass`` with settings `n_actions`, `n_worlds` and `seed`. It adds `select` and
+    `learn`; `_values`, which returns Q (..., K) of observations; and `_observed`, which checks observations.
     """
 
     _learns = ("_uniforms",)
@@ -47,15 +47,15 @@ class SessionAgent(Stateful):
         self._lead = () if self.n_worlds is None else (self.n_worlds,)
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
-        """Begin new random numbers: one seed, or one for each world."""
+        """Restart the random numbers: one seed, or one for each world."""
         seeds = as_seeds("seed", seed, self.n_worlds)
         self.seed = seeds[0] if np.ndim(seed) == 0 else seeds
         self._uniforms = Uniforms(seeds, self.n_worlds)
 
     def greedy(self, observation: ArrayLike) -> int | NDArray[np.int64]:
-        """Return the best action as far as is known, the first of equals; does not explore.
+        """Return the action with the highest current estimate, the first in a tie, without exploring.
 
-        Takes one observation a world, or several, along an axis behind that of the worlds.
+        Takes one observation per world, or several along an axis after the worlds axis.
         """
         best = self._values(observation).argmax(axis=-1)
         return best if best.ndim else int(best)
@@ -69,16 +69,16 @@ class SessionAgent(Stateful):
         ended: ArrayLike,
         played: ArrayLike = True,
     ) -> None:
-        """Learn from one step in each world: all of it or nothing.
+        """Learn from one step in each world. If this fails, nothing is learnt.
 
         Parameters
         ----------
         observation, action, reward, next_observation : array_like, one for each world
-            A step, and where it led.
+            The step: what was observed and done, the reward, and the next observation.
         ended : bool, or array_like of bool, shape (W,)
-            Whether the session is over: nothing comes after.
+            Whether the step ended the session.
         played : bool, or array_like of bool, shape (W,), default True
-            False where the step was a reset, from which nothing is learnt.
+            False if the step was a reset; resets are not learnt from.
         """
         self.learn(
             self._observed("observation", observation, self._lead),
@@ -92,7 +92,7 @@ class SessionAgent(Stateful):
 
 @dataclass(eq=False, repr=False)
 class QLearningAgent(SessionAgent):
-    r"""Q-learning (Watkins and Dayan 1992): where a step led is worth what the best action there is.
+    r"""Q-learning (Watkins and Dayan 1992): the value of the next state is that of its best action.
 
     .. math::  Q(s, a) \leftarrow Q(s, a) + \eta_n \bigl( r + \beta \max_{a'} Q(s', a') - Q(s, a) \bigr),
         \qquad \eta_n = \eta / n^w
@@ -103,22 +103,22 @@ class QLearningAgent(SessionAgent):
     Parameters
     ----------
     n_states, n_actions : int
-        Numbers S of states and K of actions. An observation is a state's number, and S where the session
+        Numbers S of states and K of actions. An observation is a state's number, or S when the session
         is over.
     discount : float, default 1.0
-        What a reward one step later is worth, in [0, 1]; 0 looks at the next click alone.
+        Weight of a reward one step later, in [0, 1]; 0 counts only the next click.
     epsilon : float, default 1.0
-        Probability of exploring at first, in [0, 1].
+        Initial probability of exploring, in [0, 1].
     fade : float, default 500.0
-        Visits of a state :math:`n_\varepsilon` after which it is explored half as much.
+        Number of visits to a state, :math:`n_\varepsilon`, after which it is explored half as often.
     step_size : float, default 1.0
-        :math:`\eta` in (0, 1], the first step's size.
+        :math:`\eta` in (0, 1], the size of the first step.
     power : float, default 0.8
-        w in [0, 1]; steps shrink by it, and stay as they are with 0.
+        w in [0, 1]: how fast steps shrink; with 0 they stay the same.
     n_worlds : int, optional
-        Number of worlds W played in step; without it, there is no worlds axis.
+        Number of worlds W played in step; if omitted, there is no worlds axis.
     seed : int, SeedSequence or Generator, or a sequence of them, default 0
-        Seed of what is left to chance; with worlds, one for all or one for each.
+        Seed of the agent's random numbers; with worlds, one for all or one for each.
 
     Examples
     --------
@@ -152,18 +152,18 @@ class QLearningAgent(SessionAgent):
                 as_rate: ("step_size",),
             }
         )
-        # One state more: where the session is over, and nothing is to be had.
+        # One extra state, of value 0, in which the session is over.
         shape = (*self._lead, self.n_states + 1, self.n_actions)
         self._q, self._n = np.zeros(shape), np.zeros(shape, np.int64)
         self.reseed(self.seed)
 
     @property
     def q(self) -> NDArray[np.float64]:
-        """What is known of Q, shape (S, K) or (W, S, K); a copy."""
+        """The current estimate of Q, shape (S, K) or (W, S, K); a copy."""
         return self._q[..., :-1, :].copy()
 
     def select(self, observation: ArrayLike) -> int | NDArray[np.int64]:
-        """Choose an action, shape () or (W,): the best, equals by chance, or now and then any."""
+        """Choose an action, shape () or (W,): the best, with random ties, or a random one to explore."""
         at = self._at(self._observed("observation", observation, self._lead))
         explore = self._explores(at)[..., None]
         policy = (1 - explore) * greedy(self._q[at]) + explore / self.n_actions
@@ -179,7 +179,7 @@ class QLearningAgent(SessionAgent):
         ended: NDArray[np.bool_],
         played: NDArray[np.bool_],
     ) -> None:
-        """Move the entry of each world's state and action towards what a checked step was worth."""
+        """Move each world's entry for the state and action towards the target of a checked step."""
         if np.any(played & (state == self.n_states)):
             raise ValueError(
                 f"observation must be a state where a step is played: got {self.n_states}, over"
@@ -192,11 +192,11 @@ class QLearningAgent(SessionAgent):
         self._n[at] = n
 
     def _value(self, at: tuple[NDArray, ...]) -> NDArray[np.float64]:
-        """Return what the states that steps led to are worth."""
+        """Return the values of the states that steps led to."""
         return self._q[at].max(axis=-1)
 
     def _explores(self, at: tuple[NDArray, ...]) -> NDArray[np.float64]:
-        """Return the probability of exploring in states."""
+        """Return the probability of exploring in each state."""
         return self.epsilon / (1 + self._n[at].sum(axis=-1) / self.fade)
 
     def _values(self, observation: ArrayLike) -> NDArray[np.float64]:
@@ -216,11 +216,11 @@ class QLearningAgent(SessionAgent):
 
 
 class SarsaAgent(QLearningAgent):
-    r"""Expected SARSA (van Seijen et al. 2009): where a step led is worth what the agent itself makes of it.
+    r"""Expected SARSA (van Seijen et al. 2009): the next state has the value of the agent's own policy.
 
-    The maximum in the update of `QLearningAgent` becomes the mean over what the agent shows next,
+    The maximum in the update of `QLearningAgent` becomes the mean over the agent's next action,
     :math:`(1 - \varepsilon) \max_{a'} Q(s', a') + \varepsilon \, \frac{1}{K} \sum_{a'} Q(s', a')`. SARSA
-    proper takes Q of the action that comes next, of which this is the expectation. Parameters are the same.
+    itself uses Q of the action actually taken next, whose expectation this is. Parameters are the same.
     """
 
     def _value(self, at: tuple[NDArray, ...]) -> NDArray[np.float64]:
@@ -239,7 +239,7 @@ def fitted_q(
     ridge: float = 1.0,
     n_iterations: int = 100,
 ) -> NDArray[np.float64]:
-    r"""Fit Q to a batch of n steps again and again, each time to what the last fit says of where they led.
+    r"""Fit Q to a batch of n steps repeatedly, each time with next-state values from the previous fit.
 
     Fitted Q iteration (Ernst et al. 2005), by ridge regression with weights for each action: after H fits,
     :math:`x(s)^\top \theta_a \approx r + \beta \max_{a'} x(s')^\top \theta_{a'}` looks H steps ahead.
@@ -247,9 +247,9 @@ def fitted_q(
     Parameters
     ----------
     features, next_features : array_like, shape (n, d)
-        Of the states before and after a step.
+        Features of the states before and after each step.
     action, reward, ended : array_like, shape (n,)
-        What was done, what it earned, and whether the session was then over.
+        The action, its reward, and whether the step ended the session.
     n_actions, discount, ridge, n_iterations
         Number K of actions, discount in [0, 1], weight of the prior, above 0, and number H of fits.
 
@@ -266,7 +266,7 @@ def fitted_q(
     discount = as_probability("discount", discount)
     prior = as_positive("ridge", ridge) * np.eye(x.shape[1])
     rows = [np.flatnonzero(action == a) for a in range(n_actions)]
-    # Only what is fitted changes: the same matrices, (d, rows), serve all fits.
+    # Only the targets change: the same matrices, (d, rows), serve all fits.
     fits = [np.linalg.solve(x[row].T @ x[row] + prior, x[row].T) for row in rows]
     theta = np.zeros((n_actions, x.shape[1]))
     for _ in range(as_size("n_iterations", n_iterations)):

@@ -1,4 +1,4 @@
-"""The book's own tools: claims, listings, figures, exercises that check themselves, and recorded runs."""
+"""The book's own tools: claims, listings, figures, self-checking exercises, and recorded runs."""
 
 import lazy_loader
 

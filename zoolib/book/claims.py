@@ -1,8 +1,8 @@
-"""What a chapter needs to speak to its reader: claims that are checked, and listings that are true.
+"""Checked claims, and listings of library code, for use in chapters.
 
 A claim is a sentence of the book with a number in it. `claim` checks the number against the bound
-that the sentence states, stops the build when it does not hold, and leaves a record from which the
-book takes the number that it prints and the page that lists every claim.
+that the sentence states, stops the build if it does not hold, and leaves a record. From the records the
+book takes the numbers that it prints and makes the page that lists every claim.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def claim(
     fmt : str, default ".3f"
         Format of the value, for example ``".1%"``.
     seeds : sequence of int, optional
-        Seeds of the worlds behind the value; omitted for what holds without chance.
+        Seeds of the worlds behind the value; omitted for results that do not depend on chance.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def publish(name: str, data: Mapping[str, Any]) -> None:
 
 
 def _json(value: object) -> object:
-    """Return what JSON knows for what it does not know."""
+    """Convert a value that JSON does not support to one that it supports."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, np.ndarray | np.generic):

@@ -66,7 +66,7 @@ def band(
     x : array_like, shape (n,)
         Positions.
     samples : array_like, shape (W, n)
-        One row a world.
+        One row per world.
     color : str
         A name in `LIGHT`.
     label : str, optional

@@ -1,4 +1,4 @@
-"""Experiments: agents in the arena, what happened there, and how sure we can be of it."""
+"""Experiments: agents in the arena, the history of a run, and intervals for its results."""
 
 import lazy_loader
 

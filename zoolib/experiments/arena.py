@@ -44,16 +44,16 @@ def run_experiment(
     Parameters
     ----------
     agents : mapping of str to Agent, or sequence of Agent
-        The players. Copies of them play; those given stay as they are. An agent for
+        The players. Copies of them play; the originals do not change. An agent for
         ``len(seeds)`` worlds plays all of them in step; one without a worlds axis is copied for
         each world. A sequence is named by class.
     seeds : sequence of int
-        One world each. The seed also decides who visits, what is clicked, and what agents leave to
-        chance.
+        One seed per world. It also determines the visitors, the clicks and the random numbers of
+        agents.
     n_steps : int
         Number of visits in each world.
     shocks : mapping of int to MarketShock, optional
-        What happens just before the step of that number, counted from 0.
+        Shocks, each applied just before the step of that number, counted from 0.
     churn : Churn, optional
         Products are replaced before the steps that are multiples of ``churn.every``, except 0. Agents
         with a method ``restock`` are told which arms now hold other products.
@@ -63,14 +63,14 @@ def run_experiment(
     make_world : callable, default ZooplusSimulator
         Called with ``seed=``.
     make_features : callable, default FeatureEngineer
-        Called with the list of worlds; its ``transform`` makes what agents see.
+        Called with the list of worlds; its ``transform`` computes the features that agents see.
     progress : bool, default True
         Show a progress bar on the terminal, unless the environment sets ``TQDM_DISABLE=1``.
 
     Returns
     -------
     History
-        After Ctrl-C: the steps that all agents have finished. How far it came is said on stderr.
+        After Ctrl-C, it holds the steps that all agents have finished; stderr reports their number.
     """
     seeds = check_seeds(seeds)
     if not repeats:
@@ -103,7 +103,7 @@ def run_experiment(
 
 
 class Arena:
-    """The worlds and their events, who comes and with which luck, the players, and what has happened."""
+    """The worlds and their events, the visitors, the random numbers, the players, and the history."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class Arena:
         self.best = self.truth.max(axis=-1)
 
     def play(self, step: int) -> None:
-        """Let visitors come, all players choose, and then all learn."""
+        """Play one step: visitors arrive, all players choose, and then all learn."""
         users = self.users[step]
         features = self.features.transform(users)
         truth = self.truth[self.w, users]
@@ -180,7 +180,7 @@ class Arena:
             player.learn(seen, arm, reward, step)
 
     def judge(self, steps: slice, arms: NDArray[np.int64]) -> NDArray[np.int8]:
-        """Note what is shown in some steps, shape (agent, step, W), and return its rewards."""
+        """Record the arms shown in some steps, shape (agent, step, W), and return their rewards."""
         users = self.users[steps]
         expected = self.truth[self.w, users, arms]
         luck = self.uniforms[self.t[steps], self.w, self.category[self.w, arms]]
@@ -302,7 +302,7 @@ def check_seeds(seeds: Sequence[int]) -> list[int]:
 
 
 def refuse_repeats(name: str, values: Sequence[Hashable]) -> None:
-    """Refuse values of which one comes twice."""
+    """Raise if a value occurs twice."""
     twice = [value for value, times in Counter(values).items() if times > 1]
     if twice:
         raise ValueError(f"{name} must differ: got {twice[0]!r} more than once")

@@ -1,4 +1,4 @@
-"""A number with its interval, and how to get one from many worlds or many draws.
+"""Estimates with confidence intervals, from many worlds or many draws.
 
 Confidence levels lie strictly between 0 and 1.
 """
@@ -89,16 +89,16 @@ def proportion_interval(successes: int, trials: int, level: float = 0.95) -> Est
 
 
 def median_interval(samples: ArrayLike, level: float = 0.95) -> Estimate:
-    """Estimate a median from independent samples, of which some may be infinite.
+    """Estimate a median from independent samples, some of which may be infinite.
 
-    The interval runs between two of the ordered samples, so it needs no shape of the distribution, and
-    a run that never recovers counts as what it is. Its true level is at least `level`.
+    The interval lies between two of the ordered samples, so it makes no assumption about the distribution,
+    and a run that never recovers counts as infinite. Its true level is at least `level`.
 
     Parameters
     ----------
     samples : array_like, shape (n,)
-        Times, one per world; infinity for what did not happen. At least six for a level of 0.95, or
-        no two samples are far enough apart in rank.
+        Times, one per world; infinity for events that did not happen. A level of 0.95 needs at least
+        six, since with fewer no two samples are far enough apart in rank.
     level : float, default 0.95
 
     Examples
@@ -129,7 +129,7 @@ def bootstrap_interval(
 ) -> Estimate:
     """Estimate any statistic from independent samples by the bootstrap (BCa, 9,999 resamples).
 
-    For means of skewed samples, where Student's interval would be symmetric against the evidence.
+    Suited to means of skewed samples, for which the symmetric interval of Student is wrong.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""What a policy is worth in a world whose truth is known, and what an experiment's history says.
+"""Values of policies in a world whose truth is known, and measures of an experiment's history.
 
-Values are mean true click probabilities over the users of a world as it is now, shocks included: what a
-policy would earn per visit in the long run, free of the chance in single clicks. Functions of a history
-take what `run_experiment` returns and the name of an agent in it; they answer for each world, ready for an
-interval.
+Values are mean true click probabilities over the users of a world in its present state, shocks included:
+the click rate of a policy in the long run, without the randomness of single clicks. Functions of a history
+take the result of `run_experiment` and the name of an agent; they return one number per world, from which an
+interval can be computed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zoolib.world.simulator import ZooplusSimulator, true_ctr_matrix
 
 
 def policy_value(world: ZooplusSimulator, shown: ArrayLike) -> float:
-    """Value of a fixed policy: the mean true click probability of what it shows.
+    """Value of a fixed policy: the mean true click probability of the products that it shows.
 
     `shown` holds one product for each user, shape (n_users,), or is one product for all.
     """
@@ -45,15 +45,15 @@ def oracle_value(world: ZooplusSimulator) -> float:
 def entropy_floor(world: ZooplusSimulator) -> float:
     r"""Smallest possible expected log-loss on uniformly logged clicks, in nats.
 
-    The mean of :math:`-p \log p - (1 - p) \log (1 - p)` over all users and products: even the truth
-    does not predict a coin. See Chapter 1, "The entropy floor".
+    The mean of :math:`-p \log p - (1 - p) \log (1 - p)` over all users and products: even the true
+    probabilities have this loss. See Chapter 1, "The entropy floor".
     """
     ctr = true_ctr_matrix(world)
     return float((entr(ctr) + entr(1 - ctr)).mean())
 
 
 def regret(history: History, agent: str) -> NDArray[np.float64]:
-    """Cumulative pseudo-regret: what the oracle's choices would have earned more, up to each step.
+    """Cumulative pseudo-regret: the oracle's expected clicks less the agent's, up to each step.
 
     In expected clicks, shape (world, step).
     """
@@ -63,9 +63,9 @@ def regret(history: History, agent: str) -> NDArray[np.float64]:
 
 
 def lead(history: History, agent: str, over: str) -> NDArray[np.float64]:
-    """Return the expected clicks of one agent less those of another, up to each step.
+    """Return the expected clicks of one agent minus those of another, up to each step.
 
-    The two met the same visitors and random numbers, so this is a paired comparison, shape (world, step).
+    Both saw the same visitors and random numbers, so this is a paired comparison, shape (world, step).
     """
     ours, theirs = (history.expected_reward[history.index(n)] for n in (agent, over))
     return (ours - theirs).cumsum(axis=-1)
@@ -97,7 +97,7 @@ def share_of_oracle(
 def click_rate(
     history: History, agent: str, steps: slice = slice(None)
 ) -> NDArray[np.float64]:
-    """Return the clicks per visit that an agent really got, as for `share_of_oracle`."""
+    """Return the observed clicks per visit of an agent, with arguments as for `share_of_oracle`."""
     return history.reward[history.index(agent)][:, steps].mean(axis=-1)
 
 
@@ -143,9 +143,9 @@ def recovery_time(
 ) -> NDArray[np.float64]:
     """Count the steps from a shock until an agent serves the affected persona well, in each world.
 
-    Recovered means: over the persona's last 50 visits since the shock, the agent's expected clicks
-    reached 90 percent of the oracle's. Visits of others do not count: most traffic is not touched by
-    a shock, and an agent that ignores it would pass.
+    An agent has recovered when its expected clicks over the persona's last 50 visits since the shock reach
+    90 percent of the oracle's. Visits of other personas do not count: a shock does not affect most of the
+    traffic, so an agent that ignores it would pass.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def recovery_time(
     visits : int, default 50
         Number of the persona's visits that are averaged.
     share : float, default 0.9
-        What must be reached.
+        Share of the oracle's expected clicks that must be reached.
 
     Returns
     -------

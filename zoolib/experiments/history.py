@@ -26,7 +26,7 @@ class History:
     seeds : tuple of int
         Seeds of the worlds, in the order of the second axis.
     shocks : dict of int to MarketShock
-        What changed, and before which step.
+        The shocks, by the step before which they happened.
     churn : Churn or None
         How often products were replaced.
     personas : tuple of str
@@ -34,13 +34,13 @@ class History:
     planned : int
         Number of steps asked for; more than there are if the run was interrupted.
     user, persona : ndarray of int, shape (world, step)
-        Who came, and of which persona.
+        The visitors and their personas.
     arm : ndarray of int, shape (agent, world, step)
-        What was shown.
+        The arms shown.
     reward : ndarray of int, shape (agent, world, step)
         1 for a click, else 0.
     expected_reward : ndarray of float, shape (agent, world, step)
-        True click probability of what was shown.
+        True click probability of the arm shown.
     optimal_reward : ndarray of float, shape (agent, world, step)
         True click probability of the best product for the visitor, the same for all agents.
     """
@@ -64,7 +64,7 @@ class History:
         return self.reward.shape[-1]
 
     def index(self, agent: str) -> int:
-        """Return the place of an agent on the first axis; refuse a name that is none."""
+        """Return the position of an agent on the first axis; raise if there is no such agent."""
         return self.agents.index(as_one_of("agent", agent, self.agents))
 
     def to_frame(self) -> pd.DataFrame:

@@ -1,7 +1,7 @@
-"""Recorded experiments: what took minutes once is read from a file, and compared with runs of today.
+"""Recorded experiments: results that took minutes to compute are read from a file and partly checked.
 
-A record of the arena holds choices and nothing else: visitors, clicks and rewards are those of the library
-as it is. A record of other experiments holds their results.
+A record of the arena holds only choices: visitors, clicks and rewards are computed by the present library.
+A record of any other experiment holds its results.
 """
 
 from __future__ import annotations
@@ -45,29 +45,29 @@ def recorded_experiment(
     make_world: Callable[..., ZooplusSimulator] = ZooplusSimulator,
     make_features: Callable[..., FeatureEngineer] = FeatureEngineer,
 ) -> History:
-    """Play an experiment again as it was recorded; where there is no record, let the agents make it.
+    """Replay an experiment from its record; if there is no record, run the agents and write it.
 
-    A record knows agents by their settings, and may outlive the code that made it. So the agents begin
-    again at each call, and a record of something else is refused. See "Recorded runs" in the back matter.
+    A record identifies agents by their settings, but code may change. So the agents play the first visits again
+    at each call, and a mismatch raises. See "Recorded runs" in the back matter.
 
     Parameters
     ----------
     path : path-like
-        The record. It also says of which commit it is.
+        The record, which includes the commit at which it was made.
     agents : mapping of str to Agent
         Each for ``len(seeds)`` worlds.
     seeds, n_steps, shocks, churn, repeats, make_world, make_features
         As for `run_experiment`.
     by : {"arm", "category"}
-        What is recorded of a choice. Categories make a smaller file and the same clicks if, as in the
-        pet shop, products of one category are alike; the history then names the first of each.
+        How a choice is recorded. Categories make a smaller file and give the same clicks if, as in the pet
+        shop, products of one category are alike; the history then names the first product of each.
     begin : int, default 500
         Visits that the agents play again.
     may_differ : float, default 0.0
-        Largest share of these in which an agent may show something else. A network's rounding depends on
-        the machine, and one choice that it tips changes those that follow.
+        Largest share of these visits in which an agent may show another arm. A network's rounding depends
+        on the machine, and a single different choice changes later ones.
     live : mapping of str to Agent, optional
-        Agents of which there is no record: they play the whole, and come first in the history.
+        Agents without a record: they play all visits, and come first in the history.
 
     Returns
     -------
@@ -76,7 +76,7 @@ def recorded_experiment(
     Raises
     ------
     ValueError
-        Also if the record is damaged, or one of another experiment, or of agents that begin otherwise.
+        Also if the record is damaged or belongs to another experiment, or if agents begin differently.
     """
     as_one_of("by", by, ("arm", "category"))
     begin = min(as_size("begin", begin, least=0), as_size("n_steps", n_steps))
@@ -122,10 +122,10 @@ SHORT = (",", ":")  # JSON without blanks
 
 
 class RecordedRuns:
-    """A file of results by key: what is not in it is computed and written down.
+    """A file of results by key; missing results are computed and written to it.
 
-    A result is what JSON holds: numbers, lists, dictionaries of them; arrays become lists. The file keeps
-    each with the commit at which it was made, and nothing checks it: a page runs a part again and compares.
+    A result may be anything that JSON can hold: numbers, lists, dictionaries; arrays become lists. The file
+    stores each with the commit at which it was made. Nothing verifies it here: pages rerun a part and compare.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Agents in the shop of sessions: the same worlds and luck for all, and what their policies are worth.
+"""Agents in the session world, with the same worlds and random numbers for all, and their policies' values.
 
 See the chapter on sessions, "Bandits and deep Q-networks compared".
 """
@@ -34,7 +34,7 @@ Judge = Callable[[Any], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class SessionHistory:
-    """What agents had learnt after some of their sessions: A agents, W worlds and C checkpoints.
+    """Values of agents' policies after some of their sessions: A agents, W worlds and C checkpoints.
 
     Attributes
     ----------
@@ -42,12 +42,12 @@ class SessionHistory:
     checkpoints : ndarray of int, shape (C,)
         Numbers of sessions.
     value : ndarray, shape (A, W, C)
-        Clicks a session, without exploring, of what an agent had learnt by then: exact where it sees the
-        state, else a mean of sessions played.
+        Clicks per session of each agent's greedy policy at that checkpoint: exact if the agent sees the
+        state, otherwise a mean over sessions played.
     optimum : ndarray, shape (W,)
-        Clicks a session of the best policy that sees the state; exact.
+        Clicks per session of the best policy that sees the state; exact.
     learnt : tuple
-        The agents as they are behind the last session.
+        The agents after the last session.
     """
 
     agents: tuple[str, ...]
@@ -82,13 +82,13 @@ def play_sessions(
     seeds : sequence of int
         One world each.
     n_sessions : int
-        Number of sessions in each world. A world that is through waits for the others, and teaches nothing.
+        Number of sessions in each world. A finished world waits for the others; nothing is learnt in it.
     carry_over, hidden
         As for `SessionSimulator`.
     checkpoints : sequence of int, optional
-        After how many sessions greedy policies are judged; beside the last one, which always is.
+        Numbers of sessions after which greedy policies are judged, in addition to the last session.
     n_judged : int, default 200
-        Number of sessions that judge a policy that does not see the state.
+        Number of sessions played to judge a policy that does not see the state.
     progress : bool, default True
         Show a progress bar, unless the environment sets ``TQDM_DISABLE=1``.
     """
@@ -168,13 +168,13 @@ def _by_play(shop: SessionSimulator, seeds: list[int], n: int) -> Judge:
 
 
 class VisitAgent:
-    """A bandit of the book among sessions: each step is a visit to it, and its click is all there is.
+    """A bandit that plays sessions: it treats each step as a separate visit and looks only at its click.
 
     Parameters
     ----------
     agent : LinearAgent
-        With a model for each product, and as many features as `visit_features` makes. It must not forget:
-        a reset is a row of zeros to it.
+        With one model per product, and the number of features of `visit_features`. It must not forget,
+        because a reset is passed to it as a row of zeros.
     """
 
     def __init__(self, agent: LinearAgent) -> None:
@@ -185,7 +185,7 @@ class VisitAgent:
         self.agent, self.n_worlds = agent, agent.n_worlds
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
-        """Begin new random numbers: one seed, or one for each world."""
+        """Restart the random numbers: one seed, or one for each world."""
         self.agent.reseed(seed)
 
     def select(self, observation: ArrayLike) -> NDArray[np.int64]:
@@ -207,17 +207,17 @@ class VisitAgent:
         *_: ArrayLike,
         played: ArrayLike = True,
     ) -> None:
-        """Learn what was clicked where a step was played, whatever came of it."""
+        """Learn the click of each step that was played, and ignore the next state."""
         played = as_flags("played", played, np.shape(action))
         x = visit_features(observation) * played[..., None]
         self.agent.update(Context(np.arange(len(x)), x), action, reward * played)
 
 
 def visit_features(observation: ArrayLike) -> NDArray[np.float64]:
-    """Return what a linear model is told of an observation, (..., 3) or (..., 11), as ones among zeros.
+    """Return one-hot features of an observation, (..., 3) or (..., 11), for a linear model.
 
-    Where the intent is seen, persona and intent together, and patience: d = 25. Where it is hidden, the
-    persona, and each of the last items of a shop of ten together with its click: d = 114.
+    If the intent is observed, they encode persona and intent together, and patience: d = 25. If it is hidden,
+    they encode the persona, and each of the last items of a shop of ten together with its click: d = 114.
     """
     first, *rest = np.moveaxis(np.asarray(observation), -1, 0)
     if len(rest) == 2:

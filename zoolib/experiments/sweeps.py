@@ -58,7 +58,7 @@ RESERVED = ("agent", "n_worlds", "seed")
 
 @dataclass(frozen=True)
 class Task:
-    """One agent with one setting in some of the worlds, and what became of it.
+    """One agent with one setting in some of the worlds, and the outcome.
 
     Attributes
     ----------
@@ -69,9 +69,9 @@ class Task:
     seeds : tuple of int
         The worlds.
     measures : dict of str to list of float
-        If it is finished: one number per world each.
+        If the task has finished: for each measure one number per world.
     error : str
-        If it failed: class, message and notes of the exception.
+        If the task failed: class, message and notes of the exception.
     """
 
     agent: str
@@ -99,7 +99,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep found.
+    """The results of a sweep.
 
     Attributes
     ----------
@@ -152,12 +152,12 @@ def sweep(
         world, shape (W,), for example `share_of_oracle`.
     path : path-like, optional
         The record of the sweep, a file of JSON Lines. The same call after an interrupt, a crash or a
-        failure plays the tasks that it lacks, and so does one whose grid has grown by whole tasks. The
-        record knows callables by their names and arguments: after a change of what one does, use
-        another path. Without a path nothing is kept.
+        failure plays only the missing tasks, and so does a call whose grid has grown by whole tasks. The
+        record identifies callables by their names and arguments: after a change of what one does, use
+        another path. Without a path nothing is saved.
     worlds_per_task : int, default 1
-        Worlds of one task, in the order of `seeds`, which are played in step: with more the whole takes
-        less time, with fewer there are more tasks to spread.
+        Number of worlds per task, in the order of `seeds`, played in step: more worlds save computing
+        time, fewer worlds give more tasks to distribute.
     n_jobs : int or None, default -1
         Tasks played at a time, as joblib counts them: -1 is all cores; None is what
         ``joblib.parallel_config`` says. A cluster always uses all of its workers.

@@ -1,7 +1,7 @@
-"""Models of a reward: the ridge posterior, networks, the static recommender; and what they read from.
+"""Models of a reward: the ridge posterior, networks, the static recommender, and their data structures.
 
-Arguments that do not fit raise TypeError or ValueError, which name the argument, what came and what was
-wanted; nothing has then changed. Docstrings say only which other errors there are.
+Invalid arguments raise a TypeError or ValueError that names the argument, the value given and the value
+expected; nothing is then changed. Docstrings list only other errors.
 """
 
 import lazy_loader

@@ -1,9 +1,9 @@
 """Small neural networks, one or many stacked.
 
 With one generator the weights of a layer have their usual shape. With a list of W generators each
-array gains a leading *worlds* axis W, and world w is initialised by generator w; lists of lists give
-one more axis, for the members of an ensemble. Stacked networks share no weights, so one optimiser step
-on the sum of their losses trains each as if it were alone.
+array gains a leading *worlds* axis W, and world w is initialised by generator w; lists of lists add
+another axis, for the members of an ensemble. Stacked networks share no weights, so one optimiser step
+on the sum of their losses trains each network independently.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Generators = torch.Generator | list["Generators"]
 
 
 def seeded(seed: Seed | Sequence[Seed]) -> Generators:
-    """Return one generator for a single seed, a list of them for a sequence of seeds."""
+    """Return one generator for a single seed, or a list of generators for a sequence of seeds."""
     if np.ndim(seed) == 0:
         return torch.Generator().manual_seed(as_seed("seed", seed))
     if len(seed) == 0:
@@ -38,16 +38,16 @@ def seeded(seed: Seed | Sequence[Seed]) -> Generators:
 
 
 def draw(generators: Generators, sample: Callable[[torch.Generator], Tensor]) -> Tensor:
-    """Sample from each generator; samples of a list are stacked along a new leading axis."""
+    """Sample from each generator; samples from a list are stacked along a new leading axis."""
     if isinstance(generators, torch.Generator):
         return sample(generators)
     return torch.stack([draw(one, sample) for one in generators])
 
 
 def descend(optimiser: torch.optim.Optimizer, losses: Tensor) -> None:
-    """Take one optimiser step on the losses of stacked networks, one number each, in any shape.
+    """Take one optimiser step on the losses of stacked networks, one number per network, in any shape.
 
-    Networks share no weights, so on the sum of the losses each descends on its own.
+    Networks share no weights, so a step on the sum of the losses trains each independently.
 
     Raises
     ------
@@ -61,14 +61,14 @@ def descend(optimiser: torch.optim.Optimizer, losses: Tensor) -> None:
     optimiser.zero_grad()
     losses.sum().backward()
     gradients = [p.grad for group in optimiser.param_groups for p in group["params"]]
-    # A parameter that the losses do not depend on has no gradient. A maximum is NaN if an entry is.
+    # A parameter that the losses do not depend on has no gradient. A maximum is NaN if any entry is NaN.
     if not all(g.abs().max().isfinite() for g in gradients if g is not None):
         raise FloatingPointError("gradients must be finite: got NaN or infinity")
     optimiser.step()
 
 
 def as_vector(network: nn.Module) -> Tensor:
-    """Lay the parameters of a network, and their gradients, out in one vector, and return it."""
+    """Move the parameters of a network and their gradients into one vector, and return the vector."""
     parameters = list(network.parameters())
     vector = torch.cat([p.data.reshape(-1) for p in parameters])
     vector.grad = torch.zeros_like(vector)
@@ -137,11 +137,11 @@ class MLP(nn.Module):
     Attributes
     ----------
     weights, biases : ParameterList
-        One entry per layer, shapes (in, out) and (1, out), behind the axes of the generators.
+        One entry per layer, shapes (in, out) and (1, out), after the axes of the generators.
     layers : list of (Parameter, Parameter)
-        The same in pairs, for `evaluate`: going through a ParameterList is slow.
+        The same in pairs, for `evaluate`, because iterating over a ParameterList is slow.
     arrays : list of (ndarray, ndarray) or None
-        The same as arrays, to be set where parameters stay where they are.
+        The same as arrays; set only if the parameters stay in the same memory.
     """
 
     arrays = None
@@ -161,9 +161,9 @@ class MLP(nn.Module):
         Parameters
         ----------
         x : Tensor, shape (..., n, in)
-            Rows, behind axes that broadcast against those of the weights.
+            Rows, after axes that broadcast against those of the weights.
         masks : sequence of Tensor, shape (..., n, units), optional
-            One per hidden layer: what its units are multiplied by. This is dropout.
+            Dropout: one mask per hidden layer, by which its units are multiplied.
         """
         *hidden, output = zip(self.weights, self.biases, strict=True)
         for place, (weight, bias) in enumerate(hidden):
@@ -179,9 +179,9 @@ class MLP(nn.Module):
         at: tuple[NDArray, ...] = (),
         inputs: list[NDArray] | None = None,
     ) -> NDArray:
-        """Return what `forward` does, for arrays and without a trace for gradients.
+        """Return the same as `forward`, for arrays and without gradients.
 
-        A decision multiplies small matrices, for which NumPy's calls take half as long as PyTorch's.
+        A decision multiplies small matrices, for which NumPy takes half as long as PyTorch.
 
         Parameters
         ----------
@@ -190,10 +190,10 @@ class MLP(nn.Module):
         masks : sequence of ndarray, shape (..., T, units), optional
             As for `forward`, for each of T sub-networks.
         at : tuple of indices, default ()
-            Which of the stacked networks to evaluate: an index into the leading axes of the weights, all
+            Index into the leading axes of the weights: the stacked networks to evaluate, all
             if empty.
         inputs : list, optional
-            The inputs of each layer are appended to it.
+            The inputs of each layer are appended to this list.
 
         Returns
         -------
@@ -207,11 +207,11 @@ class MLP(nn.Module):
         if masks is not None:
             x = x[..., None, :, :]
             layers = [(w[..., None, :, :], b[..., None, :, :]) for w, b in layers]
-            # To multiply a unit is to multiply its row of the next layer's weights.
+            # Multiplying a unit is the same as multiplying its row of the next layer's weights.
             for place, mask in enumerate(masks, 1):
                 weight, bias = layers[place]
                 layers[place] = mask[..., None] * weight, bias
-        with np.errstate(over="ignore", invalid="ignore"):  # the result tells
+        with np.errstate(over="ignore", invalid="ignore"):  # callers check it
             for place, (weight, bias) in enumerate(layers):
                 if place > 0:
                     np.maximum(x, 0, out=x)
@@ -223,7 +223,7 @@ class MLP(nn.Module):
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Compute ``x @ weight + bias``; for one network or one of each world, in a single call."""
+    """Compute ``x @ weight + bias``, for one network or one network per world, in a single call."""
     if weight.ndim == 2:
         return torch.addmm(bias, x, weight)
     if weight.ndim == 3 and len(x) == len(weight):

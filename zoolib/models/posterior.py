@@ -1,12 +1,12 @@
-r"""The ridge posterior: what a linear model believes after the rewards it has seen, and how firmly.
+r"""The ridge posterior of a linear model: the mean and the uncertainty of its weights given past rewards.
 
-For rows :math:`x_i` with rewards :math:`r_i` it keeps
+For rows :math:`x_i` with rewards :math:`r_i` it stores
 
 .. math::  A = \lambda I + \sum_i x_i x_i^\top, \qquad b = \sum_i r_i x_i,
 
 and with them :math:`A^{-1}`, the mean :math:`\hat\theta = A^{-1} b` and the width
 :math:`\sqrt{x^\top A^{-1} x}` of a prediction. A new row changes :math:`A` by a matrix of rank one,
-so :math:`A^{-1}` follows by the formula of Sherman and Morrison (1950) in :math:`d^2` operations.
+so :math:`A^{-1}` is updated by the formula of Sherman and Morrison (1950) in :math:`d^2` operations.
 See Chapter 2, "A rank-one update of the inverse".
 
 All arrays may have leading axes: one posterior has ``(d, d)``, one for each of K products ``(K, d, d)``,
@@ -27,16 +27,16 @@ from zoolib._support.checks import (
 )
 from zoolib._support.state import Stateful
 
-# Rounding errors in A⁻¹ are largest after a row that changes A a lot, and add up over many. So A⁻¹ is computed
-# afresh after a row that multiplies or divides the determinant of A by more than this,
+# Rounding errors in A⁻¹ are largest after a row that changes A a lot, and they add up. So A⁻¹ is recomputed
+# after a row that multiplies or divides the determinant of A by more than this factor,
 STEEP = 100
-# and whenever so many updates have been made.
+# and after this number of updates.
 REFRESH_EVERY = 1000
-# Discounts fade the prior, too. Whenever they have shrunk A to this fraction,
+# Discounts also reduce the prior. Whenever they have shrunk A to this fraction,
 LEAST_FADED = 0.1
 # the prior is raised to this fraction of the ridge if it is below: A must stay invertible.
 LEAST_PRIOR = 0.01
-# What a posterior has learnt, and believed before: arrays with its leading axes in front.
+# The posterior and the prior, as arrays that begin with the leading axes.
 _LEARNT = ("_A", "_b", "_A_inv", "_mean")
 _PRIOR = ("_prior", "_prior_ridge", "_prior_mean", "_factor")
 At = tuple[ArrayLike, ...]  # an index into the leading axes
@@ -53,7 +53,7 @@ class RidgePosterior(Stateful):
         :math:`\lambda > 0`, the weight of the prior
         :math:`\theta \sim \mathcal{N}(0, \sigma^2 \lambda^{-1} I)`.
     shape : tuple of int, default ()
-        Leading axes: one independent posterior for each of their positions.
+        Leading axes; each position is an independent posterior.
     dtype : float64 or float32, default float64
         Type of all arrays.
 
@@ -82,7 +82,7 @@ class RidgePosterior(Stateful):
         self.dtype = np.dtype(dtype)
         if self.dtype not in (np.float64, np.float32):
             raise TypeError(f"dtype must be float64 or float32: got {self.dtype}")
-        # What is believed before the first row: the ridge and mean of each posterior's prior.
+        # The ridge and mean of each posterior's prior.
         self._prior_ridge = np.full(shape, self.ridge, self.dtype)
         self._prior_mean = np.zeros((*shape, d), self.dtype)
         self._A, self._A_inv = np.empty((2, *shape, d, d), self.dtype)
@@ -104,15 +104,15 @@ class RidgePosterior(Stateful):
         Parameters
         ----------
         x, reward : array_like, shapes (..., d) and (...)
-            The rows, and what they earned.
+            The rows and their rewards.
         at : tuple of indices, default ()
-            Which posteriors learn: an index into the leading axes, all if empty; none of them twice.
+            Index into the leading axes: the posteriors that learn, all if empty, no posterior twice.
         weight : float or array_like, shape (...), default 1.0
-            How much a row counts; -1 takes out a row that counted 1. To take out what cannot have been
-            learnt is refused.
+            Weight of each row; -1 removes a row that had weight 1. Removing a row that cannot have been
+            learnt raises an error.
         discount : float, default 1.0
-            In (0, 1]: what the selected posteriors forget first, see `decay`. The others do not
-            forget: a posterior's clock ticks when it learns.
+            In (0, 1]: factor by which the selected posteriors are discounted first, see `decay`. The
+            others do not forget.
         """
         x = as_array("x", x, self._mean[at].shape, self.dtype)
         reward = as_array("reward", reward, x.shape[:-1], self.dtype)
@@ -135,7 +135,7 @@ class RidgePosterior(Stateful):
         weight: ArrayLike = 1.0,
         discount: float = 1.0,
     ) -> None:
-        r"""Do what `update` does, for the same arguments, known to be right.
+        r"""Do the same as `update`, for arguments that have already been checked.
 
         A row x with reward r and weight w adds :math:`w\, x x^\top` to A and :math:`w\, r\, x` to b. With
         :math:`u = A^{-1} x` and the gain :math:`g = w / (1 + w\, x^\top u)` (Sherman and Morrison 1950),
@@ -167,15 +167,15 @@ class RidgePosterior(Stateful):
         Parameters
         ----------
         x, reward : array_like, shapes (n, d) and (n,)
-            The rows, and what they earned.
+            The rows and their rewards.
         which : array_like of int, shape (n,), optional
-            The posterior that each row is for, by its place on the only leading axis; None if there is
-            no leading axis.
+            The posterior that each row belongs to, as a position on the only leading axis; None if
+            there is no leading axis.
 
         Raises
         ------
         numpy.linalg.LinAlgError
-            If rows are so large that A has no inverse to rounding; nothing is then learnt.
+            If rows are so large that A is numerically singular; nothing is then learnt.
         """
         if len(self.shape) != (which is not None):
             raise ValueError(
@@ -186,7 +186,7 @@ class RidgePosterior(Stateful):
         which = np.zeros(len(x), int) if which is None else which
         which = as_ids("which", which, *self.shape or [1], reward.shape)
         taught, number = np.unique(which, return_inverse=True)
-        at = (taught,) if self.shape else (None,)  # gives a single posterior an axis
+        at = (taught,) if self.shape else (None,)  # adds an axis to a single posterior
         A, b = self._A[at].copy(), self._b[at].copy()
         for i in range(len(A)):
             mine = number == i
@@ -201,7 +201,7 @@ class RidgePosterior(Stateful):
     def width(self, x: ArrayLike, at: At = ()) -> NDArray:
         r"""Return :math:`\sqrt{x^\top A^{-1} x}` of rows (..., d); shape (...)."""
         squared = np.vecdot(np.vecmat(x, self._A_inv[at]), x)
-        return np.sqrt(np.maximum(squared, 0))  # rounding may take it below
+        return np.sqrt(np.maximum(squared, 0))  # rounding may make it negative
 
     def predict_rows(self, x: ArrayLike, at: At = ()) -> tuple[NDArray, NDArray]:
         """Return predictions and widths, shapes (..., n), of n rows for each posterior, (..., n, d)."""
@@ -215,10 +215,10 @@ class RidgePosterior(Stateful):
         Parameters
         ----------
         normals : array_like, shape (..., d)
-            Independent standard normal numbers, from the caller's generator. Axes in front of those of
-            the posterior are several draws. The weights have the same shape.
+            Independent standard normal numbers, from the caller's generator. Axes before those of the
+            posterior stand for several draws. The weights have the same shape.
         scale : float, default 1.0
-            s, the standard deviation of the rewards' noise.
+            s, the standard deviation of the noise in the rewards.
         """
         # With A⁻¹ = L Lᵀ the product L n has covariance A⁻¹.
         lower = np.linalg.cholesky(self._A_inv)
@@ -227,10 +227,10 @@ class RidgePosterior(Stateful):
     def decay(self, discount: float, at: At = ()) -> None:
         r"""Forget a little: :math:`A \leftarrow \gamma A`, :math:`b \leftarrow \gamma b`, with γ in (0, 1].
 
-        The means stay and the widths grow by :math:`1/\sqrt\gamma`. The prior fades too, but not
-        forever, or directions without news would leave A without an inverse: before it falls below a
-        thousandth of the ridge, it is raised to a hundredth again, which pulls the mean a little towards
-        the prior's. `at` is as for `update`.
+        The means stay the same and the widths grow by :math:`1/\sqrt\gamma`. The prior shrinks too, but
+        only to a limit, because A would become singular in directions without new data: before it falls
+        below a thousandth of the ridge, it is raised to a hundredth, which moves the mean slightly towards
+        that of the prior. `at` is as for `update`.
         """
         discount = as_rate("discount", discount)
         for shrinks in (self._A, self._b, self._prior, self._factor):
@@ -240,7 +240,7 @@ class RidgePosterior(Stateful):
             self._hold_prior()
 
     def _hold_prior(self) -> None:
-        """Raise priors that have faded too far; A⁻¹ is computed afresh, as divisions enlarged its errors."""
+        """Raise priors that have become too small; recompute A⁻¹, whose errors grew with each division."""
         low = (self._factor < LEAST_FADED,)
         held = np.maximum(LEAST_PRIOR * self._prior_ridge[low], self._prior[low])
         A, b = self._prior_moments(held - self._prior[low], self._prior_mean[low])
@@ -250,17 +250,17 @@ class RidgePosterior(Stateful):
     def reset(
         self, at: At = (), mean: ArrayLike | None = None, ridge: float | None = None
     ) -> None:
-        r"""Forget everything: back to the prior, or to a new one.
+        r"""Forget all rows, and return to the prior or to a new one.
 
         Parameters
         ----------
         at : tuple of indices, default ()
-            Which posteriors forget, all if empty.
+            Index of the posteriors that are reset, all if empty.
         mean : array_like, shape (..., d), optional
-            Leading axes may be left out. What these posteriors believe from now on before they see a row,
-            :math:`\theta \sim \mathcal{N}(m, \sigma^2 \lambda^{-1} I)`; at first it is zero.
+            New prior mean m of these posteriors, as in
+            :math:`\theta \sim \mathcal{N}(m, \sigma^2 \lambda^{-1} I)`. Leading axes may be left out.
         ridge : float, optional
-            How firmly: another :math:`\lambda` for these posteriors.
+            New :math:`\lambda` of these posteriors.
         """
         ridge = self._prior_ridge[at] if ridge is None else as_positive("ridge", ridge)
         if mean is not None:
@@ -281,16 +281,16 @@ class RidgePosterior(Stateful):
         weight: ArrayLike | None = None,
         at: At = (),
     ) -> None:
-        """Start from the prior and learn whole tables at once; refuses what `update_many` does.
+        """Start from the prior and learn whole tables at once; raises the same errors as `update_many`.
 
         Parameters
         ----------
         x, reward : array_like, shapes (..., n, d) and (..., n)
-            The rows, and what they earned.
+            The rows and their rewards.
         weight : array_like, shape (n,) or (..., n), optional
-            How much each row counts, 0 or more; 1 if omitted.
+            Weight of each row, 0 or more; 1 if omitted.
         at : tuple of indices, default ()
-            Which posteriors: an index into the leading axes, all if empty. The dots are what it leaves.
+            Index into the leading axes, all posteriors if empty. The dots are the axes after indexing.
         """
         lead = self._mean[at].shape[:-1]
         x = as_array("x", x, (*lead, "n", self.n_features), self.dtype)
@@ -311,7 +311,7 @@ class RidgePosterior(Stateful):
     ) -> None:
         """Append n posteriors along the last leading axis.
 
-        Their prior is given as for `reset`; if omitted, it is zero with the ridge of all.
+        Their prior is given as for `reset`; if omitted, it has mean zero and the common ridge.
         """
         if not self.shape:
             raise ValueError("shape must have a leading axis to grow along: got ()")
@@ -324,12 +324,12 @@ class RidgePosterior(Stateful):
         self.shape = self._prior.shape
 
     def _prior_moments(self, ridge: NDArray, mean: NDArray) -> tuple[NDArray, NDArray]:
-        """Return what a prior adds to A and b."""
+        """Return the prior's contributions to A and b."""
         eye = np.eye(self.n_features, dtype=self.dtype)
         return ridge[..., None, None] * eye, ridge[..., None] * mean
 
     def _solve(self, at: At, A: NDArray, b: NDArray) -> None:
-        """Put A and b in place, and what follows from them, computed in double precision."""
+        """Store A and b, and the inverse and mean computed from them in double precision."""
         A_inv = np.linalg.inv(A.astype(np.float64))  # may raise: nothing has changed
         A_inv = (A_inv + A_inv.mT) / 2
         self._A_inv[at], self._mean[at] = A_inv, np.matvec(A_inv, b)
@@ -357,7 +357,7 @@ class RidgePosterior(Stateful):
 
     @property
     def prior(self) -> NDArray:
-        """The part of A that is prior, shape (...), the ridge, less what was forgotten of it; a copy."""
+        """The prior's contribution to A, shape (...): the ridge after discounting; a copy."""
         return self._prior.copy()
 
 

@@ -1,7 +1,7 @@
 """The static recommender of Chapter 1: embeddings, a small network, and its training loop.
 
-The model sees ids only. It learns a vector for every user and every product and predicts the click
-probability of their pairing. Once trained it does not change: that is its strength and its flaw.
+The model's only inputs are ids. It learns a vector for every user and every product and predicts the click
+probability of each pair. Once trained, it does not change.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from zoolib.models import networks
 from zoolib.models.networks import MLP, Embedding, Generators, draw, seeded
 from zoolib.world.simulator import ZooplusSimulator
 
-# With which Chapter 1 trains; chosen on other worlds by their loss on validation rows.
+# Settings of Chapter 1, chosen on other worlds by the loss on validation rows.
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 5, 512, 1e-3
 
 
 def pick_device() -> torch.device:
-    """Return the accelerator that PyTorch finds, such as CUDA or Apple's MPS; else the CPU."""
+    """Return the accelerator that PyTorch finds, such as CUDA or Apple's MPS, otherwise the CPU."""
     found = torch.accelerator.current_accelerator(check_available=True)
     return found or torch.device("cpu")
 
@@ -53,13 +53,13 @@ def pick_device() -> torch.device:
 class MLPRecommender(Stateful, nn.Module):
     """Predict clicks from a user id and a product id.
 
-    Two embeddings are looked up, joined, and sent through layers of width 64, 32 and 1; the sigmoid
-    of the output is the predicted click probability. See Chapter 1, "An embedding model".
+    Two embeddings are looked up, concatenated and passed through layers of width 64, 32 and 1; the
+    sigmoid of the output is the predicted click probability. See Chapter 1, "An embedding model".
 
     Parameters
     ----------
     n_users, n_products : int
-        Numbers of ids; ids count from 0.
+        Numbers of ids, which start from 0.
     embedding_dim : int, default 32
         Length of an embedding.
     seed : int, SeedSequence or Generator, or a sequence of them, default 0
@@ -115,7 +115,7 @@ class MLPRecommender(Stateful, nn.Module):
         Parameters
         ----------
         user_id, product_id : array_like of int
-            Ids; arrays broadcast against each other. With worlds, all W models answer for the
+            Ids; arrays broadcast against each other. With worlds, all W models predict the
             same pairs.
 
         Returns
@@ -141,19 +141,19 @@ class MLPRecommender(Stateful, nn.Module):
 
     @property
     def _weights(self) -> dict[str, NDArray[np.float32]]:
-        """The weights, which share their memory with those of a model on the CPU."""
+        """The weights; if the model is on the CPU, the arrays share its memory."""
         return {name: part.cpu().numpy() for name, part in self.state_dict().items()}
 
 
 @dataclass(frozen=True)
 class TrainingHistory:
-    """Losses of a training run, in nats a visit.
+    """Losses of a training run, in nats per visit.
 
     Attributes
     ----------
     train_loss, validation_loss : ndarray, shape (epochs,) or (W, epochs)
-        Mean log-loss over the training rows, taken while the epoch ran, and over the validation
-        rows, taken at its end. Without validation rows the latter is NaN.
+        Mean log-loss over the training rows, measured during the epoch, and over the validation
+        rows, measured at its end. Without validation rows the latter is NaN.
     """
 
     train_loss: NDArray[np.float64]
@@ -178,21 +178,21 @@ def train_recommender(
     Parameters
     ----------
     model : MLPRecommender
-        Trained in place, from the weights it has.
+        Trained in place, starting from its present weights.
     train, validation : DataFrame, or a list of W of them for a model with worlds
         Columns ``user_id``, ``product_id``, ``clicked``; frames of one list have equal lengths.
     epochs, batch_size : int
-        Passes over the training rows, and rows in a step.
+        Number of passes over the training rows, and of rows in a step.
     learning_rate : float
         Step size of Adam.
     seed : int, SeedSequence or Generator, or a sequence of W of them, default 0
         Seed of the order of the rows.
     device : str or torch.device, optional
-        Where to train, and where the model stays; a CUDA or Apple GPU, if there is one, when omitted.
+        Device for training, on which the model stays; if omitted, a CUDA or Apple GPU if there is one.
     progress : bool, default True
         Show a progress bar on the terminal, unless the environment sets ``TQDM_DISABLE=1``.
     keep : bool, default False
-        Keep the trained model in the user's cache folder, where `static_recommenders` looks for it.
+        Save the trained model in the user's cache folder, where `static_recommenders` looks for it.
 
     Returns
     -------
@@ -230,7 +230,7 @@ def train_recommender(
             validation_loss.append(held_out_loss)
             bar.set_postfix(train=loss.mean(), validation=held_out_loss.mean())
     if path:
-        with suppress(OSError):  # where nothing can be written, nothing is kept
+        with suppress(OSError):  # not saved if the folder is not writable
             path.parent.mkdir(parents=True, exist_ok=True)
             model.save(path)
     return TrainingHistory(
@@ -274,7 +274,7 @@ def _tensors(
 
 
 def shuffle(rows: list[Tensor], generators: Generators) -> list[Tensor]:
-    """Put columns (m,) or (W, m) into a new order, the same for all columns and another in each world."""
+    """Shuffle columns (m,) or (W, m): all columns in the same order, each world in a different one."""
     order = draw(generators, lambda g: torch.randperm(rows[0].shape[-1], generator=g))
     return [torch.gather(column, -1, order) for column in rows]
 
@@ -296,7 +296,7 @@ def train_epoch(
     batch_size: int,
     device: torch.device,
 ) -> NDArray[np.float64]:
-    """One pass over the rows; whole tensors are sliced, no row is touched by Python on its own."""
+    """Train for one pass over the rows, by slicing whole tensors instead of looping over rows."""
     total, n_rows = 0.0, rows[0].shape[-1]
     for batch in zip(
         *(column.to(device).split(batch_size, dim=-1) for column in rows), strict=True
@@ -322,9 +322,9 @@ def _mean_loss(
 def static_recommenders(seeds: Sequence[int]) -> MLPRecommender:
     """Return the recommenders of Chapter 1, one for the world of each of W seeds, as W models in one.
 
-    Each learns from 80 in 100 of 200,000 random visits to its own world, with the chapter's settings. A
-    seed is that of the world, of its model's initial weights and of the order of its rows. What the same
-    training has left in the user's cache folder is taken from there, to the last bit.
+    Each is trained on 80 percent of 200,000 random visits to its own world, with the chapter's settings.
+    A seed determines the world, the initial weights of its model and the order of its rows. If the user's
+    cache folder holds the result of the same training, it is loaded instead, identical to the last bit.
     """
     seeds = list(seeds)
     logs = [ZooplusSimulator(seed=seed).sample_interactions(200_000) for seed in seeds]
@@ -339,7 +339,7 @@ def static_recommenders(seeds: Sequence[int]) -> MLPRecommender:
     )
     try:
         return MLPRecommender.load(path).to(device)
-    except (OSError, ValueError):  # none is kept, or its file is damaged
+    except (OSError, ValueError):  # nothing is saved, or the file is damaged
         train_recommender(model, train, seed=seeds, device=device, keep=True)
         return model
 
@@ -351,7 +351,7 @@ def _place(
     device: torch.device,
     settings: tuple[int | float, ...],
 ) -> Path:
-    """Name the file in which a trained model is kept, after all that its training depends on."""
+    """Return the file of a saved model, named after everything that its training depends on."""
     digest = hashlib.sha256(repr((settings, torch.__version__, device.type)).encode())
     for code in (networks.__file__, __file__):
         digest.update(Path(code).read_bytes())

@@ -1,7 +1,7 @@
-"""A memory of what was played, from which networks are trained again and again.
+"""A memory of past visits, from which networks are trained repeatedly.
 
-Trained on the newest row alone, a network forgets what it knew of other customers: this is
-*catastrophic forgetting*. Rows drawn from a buffer are as mixed as the traffic of the past (Lin 1992).
+A network that is trained on the newest row alone forgets what it learnt about other customers, which is
+called *catastrophic forgetting*. Rows drawn from a buffer are as mixed as past traffic (Lin 1992).
 See Chapter 3, "Experience replay".
 """
 
@@ -18,18 +18,18 @@ from zoolib._support.state import Learner
 
 
 class ReplayBuffer(Learner):
-    """The newest `capacity` rows of a table; in many worlds one table per world, each at its own pace.
+    """The newest `capacity` rows of a table; with worlds one table per world, which may differ in length.
 
     Parameters
     ----------
     capacity : int
         Number of rows kept.
     columns : sequence of (shape, dtype)
-        What a row holds.
+        Shape and type of each entry of a row.
     n_worlds : int, optional
-        Number of worlds W; without it there is no worlds axis.
+        Number of worlds W; if omitted, there is no worlds axis.
     seed : int, SeedSequence or Generator, or a sequence of them, default 0
-        Seed of what `sample` draws; with worlds, one for all or one for each.
+        Seed of the draws of `sample`; with worlds, one for all or one for each.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class ReplayBuffer(Learner):
     (array([1., 2.]), array([False,  True]))
     """
 
-    _learns = ("_added", "_held", "_generators")  # how much is held comes first
+    _learns = ("_added", "_held", "_generators")  # the number of rows comes first
 
     def __init__(
         self,
@@ -53,29 +53,29 @@ class ReplayBuffer(Learner):
         self.capacity = as_size("capacity", capacity)
         self.n_worlds = None if n_worlds is None else as_size("n_worlds", n_worlds)
         lead = () if n_worlds is None else (n_worlds,)
-        # World w owns rows w capacity … of one long table: to take them by one index is quickest.
+        # World w owns rows w capacity … of one long table, because a single index is fastest.
         self._first = self.capacity * np.arange(n_worlds or 1).reshape(lead)
         n_rows = self._first.size * self.capacity
         self._columns = [np.zeros((n_rows, *shape), dtype) for shape, dtype in columns]
-        self._added = np.zeros(lead, int).tolist()  # rows of each world, ever
+        self._added = np.zeros(lead, int).tolist()  # rows ever added to each world
         self.reseed(seed)
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
-        """Seed what `sample` draws anew."""
+        """Restart the random numbers of `sample` from a new seed."""
         seeds = as_seeds("seed", seed, self.n_worlds)
         self._generators = [stream(one, "replay") for one in seeds]
 
     def __len__(self) -> int:
-        """Return the number of rows held: in every world, if some hold more."""
+        """Return the number of rows held; with worlds, the smallest number in any world."""
         return int(self._n_held.min())
 
     def add(
         self, *row: ArrayLike, played: NDArray[np.bool_] | None = None
     ) -> Callable[[], None]:
-        """Remember one row per world, or one where something was `played`; the oldest makes room.
+        """Store one row per world, or only in the worlds `played`; the oldest row is overwritten.
 
-        A row has one entry per column, (...) or (W, ...), checked before. Return what undoes this, as long as
-        nothing else was added.
+        A row has one entry per column, (...) or (W, ...), already checked. Return a
+        function that undoes this, as long as nothing else was added.
         """
         before, step = np.array(self._added), 1
         at = before % self.capacity + self._first
@@ -96,27 +96,27 @@ class ReplayBuffer(Learner):
         return self.rows(self.draw(n))
 
     def newest(self, n: int) -> list[NDArray]:
-        """Return the last n rows, the newest last; fewer if a world holds fewer. Shapes as of `sample`."""
+        """Return the last n rows, the newest last; fewer if a world holds fewer. Shapes as for `sample`."""
         return self.rows(self.last(n))
 
     def draw(self, n: int) -> NDArray[np.int64]:
-        """Draw the places of n rows per world, (n,) or (W, n): a row follows that of the place before."""
+        """Draw the positions of n rows per world, (n,) or (W, n); successive positions hold successive rows."""
         held = self._n_held.reshape(-1).tolist()
         pairs = zip(self._generators, held, strict=True)
         drawn = [generator.integers(m, size=n) for generator, m in pairs]
         return np.reshape(drawn, (*self._first.shape, n))
 
     def last(self, n: int) -> NDArray[np.int64]:
-        """Return the places of the rows of `newest`."""
+        """Return the positions of the rows of `newest`."""
         last = np.array(self._added)[..., None] + np.arange(-min(n, len(self)), 0)
         return last % self.capacity
 
     def newer(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many rows of its world are newer than that of each place."""
+        """Return, for each position, the number of newer rows in its world."""
         return (np.array(self._added)[..., None] - 1 - places) % self.capacity
 
     def rows(self, places: NDArray[np.int64]) -> list[NDArray]:
-        """Return the columns of rows at places."""
+        """Return the columns of the rows at these positions."""
         at = places + self._first[..., None]
         return [column.take(at, axis=0) for column in self._columns]
 
@@ -127,7 +127,7 @@ class ReplayBuffer(Learner):
 
     @property
     def _held(self) -> list[NDArray]:
-        """The parts of the columns that hold rows, in the order of their places."""
+        """The filled parts of the columns, in the order of their positions."""
         n, shape = int(self._n_held.max()), (*self._first.shape, self.capacity)
         tables = [column.reshape(*shape, *column.shape[1:]) for column in self._columns]
         return [table[:, :n] if self.n_worlds else table[:n] for table in tables]

@@ -1,16 +1,16 @@
-r"""Two-stage selection: find a few hundred promising products among a million, then choose with care.
+r"""Two-stage selection: find a few hundred promising products among a million, then choose one of them.
 
 A product has an embedding :math:`e_a`, a visitor has features :math:`u`, and a shared linear model
 scores their product, entry by entry, :math:`x_a = u \circ e_a`. Its prediction
 
 .. math::  x_a^\top \theta = (u \circ \theta)^\top e_a
 
-is an inner product of a *query* :math:`u \circ \theta` with the embedding, so the products with the
-highest predictions are the answer to a maximum inner product search, for which an index need not
-look at every product. The width of a prediction is no inner product with :math:`e_a`; it is computed
-in a second stage, for the shortlist only. See Chapter 5, "A million products".
+is the inner product of a *query* :math:`u \circ \theta` with the embedding. Finding the products with the
+highest predictions is therefore a maximum inner product search, and an index can answer it without
+looking at every product. The width of a prediction is not an inner product with :math:`e_a`; it is
+computed in a second stage, for the shortlist only. See Chapter 5, "A million products".
 
-The index is FAISS's (Douze et al., "The Faiss library", 2024; the inverted file is from Sivic and
+The index comes from FAISS (Douze et al., "The Faiss library", 2024; the inverted file is from Sivic and
 Zisserman, "Video Google", 2003).
 """
 
@@ -38,35 +38,35 @@ from zoolib._support.checks import (
 )
 from zoolib.models.posterior import RidgePosterior
 
-# What FAISS calls them.
+# The names that FAISS uses.
 KINDS = {"exact": "IDMap,Flat", "ivf": "IVF{},Flat", "ivf8": "IVF{},SQ8"}
-# k-means learns its centres from so many products a cell; more change them little and take long.
+# Number of products per cell for k-means; more would change the centres little and take longer.
 TRAINED_ON = 64
 
 
 class ProductIndex:
     r"""Find the products whose embeddings have the largest inner products with a query.
 
-    An inverted file (``"ivf"``) parts the products into cells, by k-means on a sample of them, and
-    looks only into the `n_probe` cells whose centres have the largest inner products with the query.
-    It may miss products; `recall` says how many. ``"ivf8"`` also stores each entry in 8 bits, which is
-    faster to read. ``"exact"`` looks at all products.
+    An inverted file (``"ivf"``) divides the products into cells, by k-means on a sample of them, and
+    searches only the `n_probe` cells whose centres have the largest inner products with the query.
+    It may miss products; `recall` measures how many it finds. ``"ivf8"`` also stores each entry in 8 bits,
+    which is faster to read. ``"exact"`` searches all products.
 
     Parameters
     ----------
     embeddings : array_like, shape (n_products, d)
-        One row a product; its number is the product's id. An exact index may begin with none.
+        One row per product; the row number is the product's id. An exact index may start empty.
     kind : {"exact", "ivf", "ivf8"}, default "exact"
-        How to look.
+        The search method.
     n_cells : int, optional
-        Cells of an inverted file, at most one a product; :math:`\sqrt{n}` of n products if omitted.
+        Number of cells of an inverted file, at most one per product; :math:`\sqrt{n}` if omitted.
     n_probe : int, optional
-        Cells looked into for a query, at most `n_cells`; an eighth of them if omitted. The attribute
-        may be set later.
+        Number of cells searched per query, at most `n_cells`; an eighth of them if omitted. The
+        attribute may be set later.
     seed : int, default 0
-        Seed of the k-means: the same products and seed give the same index.
+        Seed of k-means: the same products and seed give the same index.
     n_threads : int, optional
-        Threads that FAISS may compute on in this index; as many as it may elsewhere if omitted.
+        Number of threads that FAISS uses for this index; its global setting if omitted.
 
     Examples
     --------
@@ -112,10 +112,10 @@ class ProductIndex:
         if kind != "exact":
             self._index.cp.seed = seed % 2**31  # FAISS keeps it in 32 bits
             self._index.cp.max_points_per_centroid = TRAINED_ON
-            self._index.cp.min_points_per_centroid = 1  # few are allowed, silently
+            self._index.cp.min_points_per_centroid = 1  # allow few, without a warning
             with _threads(self.n_threads):
                 self._index.train(table)
-        # All products that ever came, as they came; and which of them are still held.
+        # All products ever added, as given, and which of them the index still holds.
         self._table, self._held = table[:0], np.zeros(0, bool)
         self.add(table)
 
@@ -130,7 +130,7 @@ class ProductIndex:
 
     @property
     def n_probe(self) -> int:
-        """Cells looked into for a query."""
+        """Number of cells searched per query."""
         return self._n_probe
 
     @n_probe.setter
@@ -142,20 +142,20 @@ class ProductIndex:
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Find n products with large inner products for each query.
 
-        Where the probed cells hold fewer than n products, more cells are probed: the answer is full.
+        If the probed cells hold fewer than n products, more cells are probed until n are found.
 
         Parameters
         ----------
         queries : array_like, shape (..., d)
             One query or more.
         n : int
-            Products wanted for each, at most as many as the index holds.
+            Number of products per query, at most as many as the index holds.
 
         Returns
         -------
         ids, scores : ndarray, shape (..., n)
-            The products, best first, and their inner products: with ``"ivf8"`` those of the stored
-            codes, which are near the true ones.
+            The products, best first, and their inner products; with ``"ivf8"`` these are computed from
+            the stored codes and are approximate.
         """
         n = as_size("n", n, most=len(self))
         table = as_array("queries", queries, (..., self.n_features), np.float32)
@@ -170,7 +170,7 @@ class ProductIndex:
         return ids.reshape(shape), scores.reshape(shape)
 
     def recall(self, queries: ArrayLike, n: int) -> NDArray[np.float64]:
-        """Return which share of each query's true best n the index finds.
+        """Return the share of each query's true n best products that the index finds.
 
         Parameters
         ----------
@@ -193,24 +193,24 @@ class ProductIndex:
         return np.array(shares, float).reshape(found.shape[:-1])
 
     def embeddings(self, ids: ArrayLike) -> NDArray[np.float32]:
-        """Return the embeddings, as they came, of products held: of ids (...), shape (..., d)."""
+        """Return the original embeddings of products in the index: for ids (...), shape (..., d)."""
         return self._table[self._known(ids)]
 
     def add(self, embeddings: ArrayLike) -> NDArray[np.int64]:
-        """Take products in.
+        """Add products.
 
-        The cells of an inverted file and the range of its codes stay as they were learnt: when a good
-        part of the products has changed, build the index anew.
+        The cells of an inverted file and the range of its codes do not change. After a large share of
+        the products has changed, build a new index.
 
         Parameters
         ----------
         embeddings : array_like, shape (n, d)
-            One row a product.
+            One row per product.
 
         Returns
         -------
         ndarray, shape (n,)
-            Their ids, the next numbers: no id is ever used again.
+            The new ids, which continue the numbering; ids are never reused.
         """
         rows = as_array("embeddings", embeddings, ("n", self.n_features), np.float32)
         ids = np.arange(len(self._held), len(self._held) + len(rows))
@@ -221,7 +221,7 @@ class ProductIndex:
         return ids
 
     def remove(self, ids: ArrayLike) -> None:
-        """Take products out, by their ids in any shape; one named twice is removed once."""
+        """Remove products by their ids, an array of any shape; repeated ids are allowed."""
         known = self._known(ids)
         self._index.remove_ids(faiss.IDSelectorBatch(known))
         self._held[known] = False
@@ -229,13 +229,13 @@ class ProductIndex:
     def _found(
         self, queries: NDArray[np.float32], n: int, n_probe: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return scores and ids, id -1 where the probed cells held too few products."""
+        """Return scores and ids, with id -1 if the probed cells hold too few products."""
         exact = self.kind == "exact"
         params = None if exact else faiss.SearchParametersIVF(nprobe=n_probe)
         return self._index.search(queries, n, params=params)
 
     def _known(self, ids: ArrayLike) -> NDArray[np.int64]:
-        """Return ids, each of a product held."""
+        """Return ids after checking that the index holds these products."""
         known = as_ids("ids", ids, len(self._held))
         gone = known[~self._held[known]]
         if gone.size:
@@ -247,7 +247,7 @@ class ProductIndex:
 
 @contextmanager
 def _threads(n: int | None) -> Iterator[None]:
-    """Let FAISS compute on n threads for a while, on as many as before if n is None."""
+    """Let FAISS use n threads inside a `with` statement; no change if n is None."""
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(before if n is None else n)
     try:
@@ -257,7 +257,7 @@ def _threads(n: int | None) -> Iterator[None]:
 
 
 class Choice(NamedTuple):
-    """A product, and the shortlist that it was chosen from, shape (n,), in rising order of the ids.
+    """A product, and the shortlist from which it was chosen, shape (n,), in ascending order of ids.
 
     The product has the highest of the `scores`, the upper confidence bounds; ties go to the smallest id.
     """
@@ -275,7 +275,7 @@ def two_stage(
     n_candidates: int = 500,
     weights: ArrayLike | None = None,
 ) -> Choice:
-    r"""Choose a product: retrieve a shortlist, then take its highest upper confidence bound.
+    r"""Choose a product: retrieve a shortlist, then take the product of highest upper bound.
 
     Parameters
     ----------
@@ -290,8 +290,8 @@ def two_stage(
     n_candidates : int, default 500
         Largest size of the shortlist, at most as many as the index holds.
     weights : array_like, shape (d,) or (m, d), optional
-        Weights :math:`\theta` to retrieve by, the posterior's mean if omitted. Each of m rows brings
-        :math:`\lceil n / m \rceil` candidates; one that several bring counts once.
+        Weights :math:`\theta` for retrieval, the posterior's mean if omitted. Each of m rows retrieves
+        :math:`\lceil n / m \rceil` candidates; duplicates count once.
     """
     alpha = as_not_negative("alpha", alpha)
     n, d = as_size("n_candidates", n_candidates, most=len(index)), index.n_features

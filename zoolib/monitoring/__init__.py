@@ -1,9 +1,9 @@
-r"""Monitors of a running recommender: windows of its log, and alarms at a stated rate of false ones.
+r"""Monitors of a running recommender: windows of its log, and alarms with a stated rate of false alarms.
 
-A `Monitor` cuts a stream of events into windows that do not overlap, adds up each window with a *tally*
-(`rates`, `counts`, `moments`), and judges the sums by a *statistic*, once, against the windows of a quiet
-time or against a promise. A monitor whose statistic is a p-value takes `false_alarms`; for any other
-number it takes a `threshold`. All arrays may have a leading axis over worlds that are watched side by
+A `Monitor` cuts a stream of events into windows that do not overlap, sums each window with a *tally*
+(`rates`, `counts`, `moments`), and tests the sums once with a *statistic*, against reference windows
+or against a promised value. A monitor whose statistic is a p-value takes `false_alarms`; with any other
+statistic it takes a `threshold`. All arrays may have a leading axis over worlds that are watched side by
 side. See Chapter 6, "Monitoring".
 
 ===================== ================= ===============================================================

@@ -1,4 +1,4 @@
-"""The monitor: windows of a stream, judged one by one, with a stated rate of false alarms."""
+"""The monitor: it tests the windows of a stream one by one, with a stated rate of false alarms."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Alert:
     monitor : str
         Name of the monitor.
     step : int
-        Number of events it had seen when it raised the alarm.
+        Number of events seen when the alarm was raised.
     statistic, threshold : float
-        What was found, and the number that it had to keep.
+        The statistic, and the threshold that it violated.
     message : str
-        The same in words.
+        The alarm in words.
     cell : int
-        Which segment, value or arm gave the alarm.
+        The segment, value or arm that gave the alarm.
     world : int or None
-        Which of several worlds.
+        The world, if there are several.
     """
 
     monitor: str
@@ -47,7 +47,7 @@ class Alert:
 
 @dataclass(frozen=True)
 class Readings:
-    """What a monitor read off the windows that it has judged.
+    """The results of the windows that a monitor has tested.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Readings:
     statistic : ndarray of float, shape (..., n)
         The worst cell's statistic; a p-value is multiplied by the number of cells.
     cell : ndarray of int, shape (..., n)
-        Which cell that is.
+        The cell with this statistic.
     alarm : ndarray of bool, shape (..., n)
         Whether the monitor raised an alarm.
     """
@@ -67,9 +67,9 @@ class Readings:
     alarm: NDArray[np.bool_]
 
     def delay(self, fault: int) -> NDArray[np.float64]:
-        """Return how many events passed between a fault and the first alarm after it.
+        """Return the number of events between a fault and the first alarm after it.
 
-        `fault` is the number of events seen before the fault. The result has shape (...), with infinity
+        `fault` is the number of events seen before the fault. The result has shape (...), and is infinite
         where no alarm followed.
         """
         fault = as_size("fault", fault, least=0)
@@ -80,50 +80,50 @@ class Readings:
 class Monitor:
     r"""Judge a stream window by window.
 
-    The first `skip` events are passed over, the next `reference` windows become the reference, and each
-    window after them is judged once, at its end. A p-value that is multiplied by the number of cells
+    The first `skip` events are ignored, the next `reference` windows become the reference, and each
+    window after them is tested once, at its end. A p-value that is multiplied by the number of cells
     (Bonferroni) and compared with
 
     .. math:: \text{false alarms} \cdot \text{window} / 10{,}000
 
     gives, while nothing has changed, at most `false_alarms` alarms in 10,000 events on average, however
-    long the monitor runs: the windows share out the rate in proportion to their lengths, and expected
-    numbers add up whether or not the windows depend on each other through their common reference.
+    long the monitor runs: each window gets a share of the rate in proportion to its length, and expected
+    numbers of alarms add up even if the windows depend on each other through their common reference.
 
     Parameters
     ----------
     name : str
-        For alerts.
+        Name used in alerts.
     tally : callable
         Adds up events: takes columns of shape (..., n), returns sums of shape ``(..., *cells)``.
     statistic : callable
         Takes the sums of a window and those of the reference windows, stacked on a first axis, and
         returns one number per cell, shape (..., n_cells).
     window : int
-        Events in a window.
+        Number of events in a window.
     reference : int, default 0
-        Number of windows to compare with.
+        Number of reference windows.
     rolling : bool, default False
         Compare with the latest `reference` windows instead of the first, as "week on week" does.
     skip : int, default 0
-        Events passed over at the start, while an agent learns.
+        Number of events ignored at the start, while an agent learns.
     false_alarms : float, optional
         Expected number of false alarms in 10,000 events; for statistics that are p-values.
     threshold : float, optional
-        For other statistics: raise an alarm where they lie below this number.
+        For other statistics: raise an alarm if they are below this number.
     above : bool, default False
-        Raise the alarm above the threshold instead.
+        Raise the alarm if they are above the threshold instead.
     n_worlds : int, optional
         Number of worlds W watched side by side; all columns then have shape (W, n).
 
     Attributes
     ----------
     step : int
-        Events seen so far.
+        Number of events seen so far.
     delay : int
-        The most events between a fault and its alarm, if any full window of faulty events shows the
-        fault: in the worst case it begins with the second event of a window. `window_for` computes
-        how large a window must be to show a fault with a stated probability.
+        Largest number of events between a fault and its alarm, if every full window of faulty events
+        shows the fault; in the worst case the fault begins with the second event of a window.
+        `window_for` computes the window size that shows a fault with a stated probability.
 
     Examples
     --------
@@ -174,20 +174,20 @@ class Monitor:
             raise ValueError("above must be False for a p-value: got True")
         self.delay = 2 * self.window - 1
         self.step, self._begin = 0, self.skip
-        self._sums: NDArray | None = None  # of the window that is being filled
-        self._past: list[NDArray] = []  # of the reference windows
+        self._sums: NDArray | None = None  # sums of the current, incomplete window
+        self._past: list[NDArray] = []  # sums of the reference windows
 
     def reset(self) -> None:
-        """Take what comes next as the new normal: it makes up the reference for later windows."""
+        """Discard the reference; the next windows become the new one."""
         self._begin, self._sums, self._past = max(self.step, self.skip), None, []
 
     def update(self, *columns: ArrayLike) -> list[Alert]:
-        """Take the next events, and return the alarms they give.
+        """Process the next events, and return the alarms that they raise.
 
         Parameters
         ----------
         *columns : array_like, shape (n,) or (W, n)
-            What the tally adds up. It does not matter how the stream is cut into calls.
+            The inputs of the tally. The result does not depend on how the stream is split into calls.
 
         Returns
         -------
@@ -198,7 +198,7 @@ class Monitor:
         return [self._alert(readings, int(at), tuple(world)) for at, *world in rows]
 
     def watch(self, *columns: ArrayLike) -> Readings:
-        """Take the next events as `update` does, and return all readings, for example to draw them."""
+        """Process the next events like `update`, and return all readings, for example for a plot."""
         columns, before = self._as_columns(columns), vars(self).copy()
         first = self.step
         last = first + columns[0].shape[-1]
@@ -225,13 +225,13 @@ class Monitor:
         return Readings(step, worst.T, cell.T, alarm.T)
 
     def state(self) -> dict[str, Any]:
-        """Return what the monitor remembers as plain numbers and lists, for example for JSON."""
+        """Return the monitor's state as plain numbers and lists, for example for JSON."""
         filling = [] if self._sums is None else [self._sums]
         sums = [one.tolist() for one in (*self._past, *filling)]
         return {"step": self.step, "begin": self._begin, "sums": sums}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue where another monitor with the same settings was when its `state` was taken."""
+        """Continue from the `state` of another monitor with the same settings."""
         known = {"step", "begin", "sums"}
         if not isinstance(state, Mapping) or set(state) != known:
             raise ValueError(f"state must come from Monitor.state: got {state!r}")
@@ -268,7 +268,7 @@ class Monitor:
         return arrays
 
     def _take(self, stop: int, new: NDArray) -> list[tuple[int, NDArray]]:
-        """Add the sums of events that end before `stop`; return what a window that ends there shows."""
+        """Add the sums of events that end before `stop`; return the result of a window that ends there."""
         self.step = stop
         if stop <= self._begin:
             return []

@@ -1,4 +1,4 @@
-"""How long a window must be, so that a change of a given size shows."""
+"""The window size that is needed to detect a change of a given size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zoolib._support.checks import (
 )
 from zoolib.monitoring.monitor import PER_EVENTS
 
-_LONGEST = 1_000_000  # no window is sought beyond
+_LONGEST = 1_000_000  # the largest window considered
 
 
 def window_for(
@@ -44,17 +44,17 @@ def window_for(
     before, after : float
         Rates of successes, in [0, 1], not equal.
     false_alarms : float
-        Of the monitor, in 10,000 events.
+        The monitor's expected number of false alarms in 10,000 events.
     share : float, default 1
         Share of the events that fall into the cell, in (0, 1].
     n_cells : int, default 1
         Number of cells of the monitor.
     two_sided : bool, default False
-        Whether the test looks to both sides, as `same_rates` does.
+        Whether the test is two-sided, like `same_rates`.
     reference : int, optional
         Number of reference windows; omit it for a promise.
     power : float, default 0.95
-        Probability to show the change.
+        Probability of detecting the change.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-r"""Statistics: what a monitor makes of the sums of a window, p-values first.
+r"""Statistics, which a monitor computes from the sums of a window, p-values first.
 
 A statistic takes `now`, the sums of a window, and `reference`, those of m reference windows, and returns one
 number per cell, shape (..., n_cells). Sums from `rates` and `counts` have shapes (..., S, 2) and
@@ -24,8 +24,8 @@ Statistic = Callable[[NDArray, NDArray], NDArray[np.float64]]
 def same_rates(now: NDArray, reference: NDArray) -> NDArray[np.float64]:
     """Test for each cell whether its share of successes is still that of the reference.
 
-    Fisher's exact test, two-sided by doubling the smaller tail, on sums from `rates` or `counts`. It holds
-    for any number of events, none included; its level is at most what it says, since counts come in steps.
+    Fisher's exact test, two-sided by doubling the smaller tail, on sums from `rates` or `counts`. It is
+    valid for any number of events, including zero; its true level is at most the stated level.
     """
     (n, k), (m, j) = (np.moveaxis(sums, -1, 0) for sums in (now, reference.sum(axis=0)))
     tails = stats.hypergeom(n + m, k + j, n)
@@ -52,7 +52,7 @@ def same_mix(now: NDArray, reference: NDArray) -> NDArray[np.float64]:
 def at_least(share: ArrayLike) -> Statistic:
     """Return a test of a promise from below: shares are at least as large as promised.
 
-    The exact one-sided binomial test on sums from `rates` or `counts`; its level is at most what it says.
+    The exact one-sided binomial test on sums from `rates` or `counts`; its level is at most the stated one.
     The promise `share` lies in [0, 1]: one number, or one for each of the cells, shape (S,).
     """
     return _promise(share, stats.binom.cdf)
@@ -85,13 +85,13 @@ def _promise(share: ArrayLike, p_value: Callable[..., NDArray]) -> Statistic:
 
 
 def not_below_usual(statistic: Statistic) -> Statistic:
-    r"""Return a test whether another statistic has fallen below its range in the reference windows.
+    r"""Return a test of whether another statistic has fallen below its range in the reference windows.
 
-    The limit of prediction of one more number x after m from the same normal distribution: with their
+    It uses the prediction limit for one more number x after m from the same normal distribution: with their
     mean :math:`\bar x` and standard deviation :math:`s`, :math:`(x - \bar x) / (s \sqrt{1 + 1/m})` has
-    Student's distribution with m - 1 degrees of freedom. The spread is the agent's own, its wandering from
-    window to window included. The other statistic must need no reference, such as `normalised_entropy` or
-    `fisher_z`; this test needs two reference windows or more, better ten.
+    Student's distribution with m - 1 degrees of freedom. The spread includes the agent's variation from
+    window to window. The other statistic must not need a reference, like `normalised_entropy` or
+    `fisher_z`; this test needs at least two reference windows, preferably ten.
     """
 
     def p_value(now: NDArray, reference: NDArray) -> NDArray[np.float64]:
@@ -101,7 +101,7 @@ def not_below_usual(statistic: Statistic) -> Statistic:
         fall = statistic(now, none) - usual.mean(axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
             t = fall / (spread * np.sqrt(1 + 1 / m))
-        # Without any spread, what is as ever is no reason for an alarm.
+        # If the spread is zero, an unchanged value must not raise an alarm.
         return stats.t.cdf(np.nan_to_num(t, nan=0, neginf=-np.inf), m - 1)
 
     p_value.least_reference = 2
@@ -111,10 +111,10 @@ def not_below_usual(statistic: Statistic) -> Statistic:
 def quantile_shift(now: NDArray, reference: NDArray) -> NDArray[np.float64]:
     """Relative change of the 5th and the 95th percentile of rewards of 0 and 1; the larger of the two.
 
-    A percentile of such rewards is 0 or 1. From 0 to 1 the change is infinite, from 0 to 0 it is none. The
+    A percentile of such rewards is 0 or 1. From 0 to 1 the change is infinite, from 0 to 0 it is 0. The
     sums come from `rates`; each segment is a cell.
     """
-    # The smallest reward with a share q of all rewards at or below it is 0 if so many are 0.
+    # The smallest reward with a share q of all rewards at or below it is 0 if that share of rewards is 0.
     q = np.array([0.05, 0.95])
     old, new = (
         (events - ones)[..., None] < q * events[..., None]
@@ -145,7 +145,7 @@ def normalised_entropy(now: NDArray, _: NDArray) -> NDArray[np.float64]:
 
 
 def shares(now: NDArray, _: NDArray) -> NDArray[np.float64]:
-    """Share of successes in a segment, or of a value; 1 without events, so as to be under no threshold."""
+    """Share of successes in a segment, or of a value; 1 if there are no events, which is never too low."""
     events, ones = now[..., 0], now[..., 1]
     return np.where(events == 0, 1.0, ones / np.maximum(events, 1))
 
@@ -159,12 +159,12 @@ def correlation(now: NDArray, _: NDArray) -> NDArray[np.float64]:
     """Pearson's correlation r, from `moments`; 0 if x or y is constant."""
     n, x, y, xx, yy, xy = np.moveaxis(now, -1, 0)
     of_x, of_y = n * xx - x * x, n * yy - y * y
-    # What rounding leaves of a constant's spread is not a spread.
+    # The spread of a constant may be positive by rounding; treat it as zero.
     constant = (of_x <= 1e-12 * n * xx) | (of_y <= 1e-12 * n * yy)
     r = (n * xy - x * y) / np.sqrt(np.where(constant, 1, of_x * of_y))
     return np.where(constant, 0, np.clip(r, -1, 1))[..., None]
 
 
-# What compares with a reference needs one window of it at least.
+# Statistics that compare with a reference need at least one reference window.
 for _one in (same_rates, same_mix, quantile_shift, kl_divergence):
     _one.least_reference = 1

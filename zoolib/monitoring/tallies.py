@@ -51,15 +51,15 @@ def counts(n_values: int) -> Callable[[NDArray], NDArray[np.int64]]:
 def moments(
     x: NDArray, y: NDArray, weight: NDArray | None = None
 ) -> NDArray[np.float64]:
-    """Add up what a correlation needs; a tally as it stands.
+    """Sum the moments for a correlation; this function is itself a tally.
 
     Parameters
     ----------
     x, y : ndarray, shape (..., n)
         Finite numbers.
     weight : ndarray, shape (..., n), optional
-        How much each event counts, 0 or more: 1 for explored traffic and 0 for the rest, for example,
-        or one over the propensity. All count once if omitted.
+        Weight of each event, 0 or more, for example 1 for explored traffic and 0 for the rest,
+        or one over the propensity; 1 if omitted.
 
     Returns
     -------

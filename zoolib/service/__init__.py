@@ -1,10 +1,10 @@
 """The production loop of Chapter 6 in miniature, on SQLite: serve, log, learn, recover, renew.
 
 ================== ====================================================================
-module             what lives there
+module             contents
 ================== ====================================================================
 `loop`             `BanditService`: decisions, rewards, snapshots
-`model`            a version in memory: an agent, and its way from and to the disk
+`model`            a version in memory: an agent, and how it is saved and loaded
 `training`         retraining and off-policy validation
 `rollout`          the registry's states, shares of users, the guardrail
 `health`           deadlines, the breaker and the fallback

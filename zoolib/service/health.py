@@ -1,4 +1,4 @@
-"""When a model fails: deadlines, a breaker that leaves it alone for a while, and a fallback that stands in."""
+"""Handling of failing models: deadlines, a breaker that pauses a model, and a fallback."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FALLBACK_REWARDS = 10_000  # the newest rewards, from which it takes click rates
 
 @dataclass(frozen=True)
 class Health:
-    """What a look at the service found.
+    """The result of a health check of the service.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Workers:
         self._threads, self._taken, self._given_up = 0, 0, set()
 
     def call(self, function: Callable[[], T], deadline: float) -> T:
-        """Return what a function returns, or raise TimeoutError after so many seconds.
+        """Return the result of a function, or raise TimeoutError after `deadline` seconds.
 
         It is BusyError if no thread comes free, at once if nobody waits any more for what they are at.
         """
@@ -117,12 +117,12 @@ class Breaker:
 
     @property
     def open(self) -> bool:
-        """Whether the model is left alone."""
+        """Whether the model is paused."""
         return self.failures >= self.patience
 
     def check_is_due(self, now: float) -> bool:
         """Whether it is time for a health check."""
-        # A clock that went backwards is no reason to wait until it has caught up.
+        # If the clock went backwards, do not wait until it has caught up.
         return self._checked is None or not 0 <= now - self._checked < self.pause
 
     def checked(self, reason: str, now: float) -> None:

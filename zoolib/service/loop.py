@@ -1,4 +1,4 @@
-"""The loop: serve, log, learn, and come back after a crash as if nothing had happened.
+"""The loop: serve, log, learn, and recover exactly after a crash.
 
 One process serves and learns; others may train, review or forget in the same file. What matters is the
 order in which a reward travels: first to the disk, then it is acknowledged and learnt. Agents learn by
@@ -65,18 +65,18 @@ EXPIRED_IN_ONE_GO = 200  # decisions: models have a deadline to learn them
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided, and is on disk.
+    """A decision that is on disk.
 
     Attributes
     ----------
     event_id : int
-        To be given back with the reward.
+        Identifies the decision when its reward is reported.
     arm : int or label
         The arm to show.
     propensity : float
         The probability with which it was drawn.
     version : str
-        What drew it: a version's name, or a fallback's.
+        The name of the version or fallback that drew the arm.
     """
 
     event_id: int
@@ -124,9 +124,9 @@ class BanditService:
     store : Store
         The database.
     rollout : Rollout
-        Who is served by which version.
+        The assignment of users to versions.
     recoveries : dict of Recovery
-        What each version in memory rests on.
+        For each version in memory, the snapshot and rewards from which it was restored.
     timings : dict of deque
         Seconds of the last calls: of an agent's "scores"; of a "selection", from the user to the arm; of
         a "decision", which is the selection and its way to the disk; of an "update" of an agent; of an
@@ -572,7 +572,7 @@ class BanditService:
     # ---- Look after
 
     def check_health(self) -> Health:
-        """Tell how the service is."""
+        """Check the service and return the result."""
         reasons = {name: self._breaker(name).reason for name in self.rollout.names}
         problems = {name: reason for name, reason in reasons.items() if reason}
         if self._snapshot_trouble:

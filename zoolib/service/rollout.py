@@ -1,7 +1,7 @@
-"""A new version meets the users by degrees: 5, 20, 50, 100 per cent, with a guardrail.
+"""Gradual rollout of a new version to 5, 20, 50 and 100 per cent of the users, with a guardrail.
 
-Users are assigned, not visits: a keyed pseudonym and the version's name decide. So a user stays on a side,
-and the first users of one version are not the first users of the next.
+Users are assigned, not visits, by a hash of the keyed pseudonym and the version's name. So a user stays on
+one side, and different versions have different first users.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PromotionRefusedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Review:
-    """What a look at a rollout decided.
+    """The outcome of a review of a rollout.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Review:
     visits : tuple of int
         Visits of both, rewarded or expired, up to the first whose fate is open.
     p_value : float
-        Of the hypothesis that the new side is no worse; NaN while waiting.
+        P-value of the hypothesis that the new side is no worse; NaN while waiting.
     """
 
     outcome: str
@@ -82,7 +82,7 @@ def p_value_worse(
 
 
 class Rollout:
-    """Who is served by which version, and when that changes."""
+    """The assignment of users to versions, and its changes."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self.store, self.settings = store, settings

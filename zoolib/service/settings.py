@@ -27,17 +27,17 @@ class Settings:
     snapshot_every : int
         Rewards between two snapshots of a version.
     attribution : float
-        Seconds within which a reward counts. A decision without one has then earned zero; a reward that comes
-        later is rejected.
+        Seconds within which a reward counts. A decision without a reward then gets zero; a later reward is
+        rejected.
     deadline : float
         Seconds for which a decision waits for the features, for the model and for the disk. Without features or
         scores a fallback answers; a decision that reaches the disk later is void.
     latency_limit : float
         Seconds that a model may take for its scores. Later ones serve, and count as a failure.
     patience : int
-        Failures in a row after which a model is left alone.
+        Number of consecutive failures after which a model is paused.
     pause : float
-        Seconds between two health checks, and so until a model that was left alone is tried again.
+        Seconds between two health checks, and so until a paused model is tried again.
     guard_level : float
         Level of the one-sided test that stops a rollout, at each stage.
     guard_visits : int

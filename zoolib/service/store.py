@@ -1,4 +1,4 @@
-"""What the service remembers: decisions and rewards, versions of the agent, and what each has learnt.
+"""The service's storage: decisions and rewards, versions of the agent, and their snapshots.
 
 All SQL but the tables is here. Each event that is acknowledged is one transaction, on disk before the
 call returns: a process killed at any moment loses nothing that it has acknowledged. Users appear as
@@ -76,7 +76,7 @@ class EventLog:
     reward, propensity : ndarray of float, shape (n,)
         The reward, zero for an event that expired, and the probability with which the arm was drawn.
     version : ndarray of str, shape (n,)
-        What drew it.
+        The version or fallback that drew it.
     features : ndarray of float32, shape (n_contexts, K, d)
         The contexts; where only the visitor is known, all K rows are equal.
     context : ndarray of int, shape (n,)
@@ -109,7 +109,7 @@ class EventLog:
 
 @dataclass(frozen=True)
 class Version:
-    """What the registry knows of a version, apart from its snapshots."""
+    """The registry's entry for a version, without its snapshots."""
 
     name: str  # "v1", "v2", …
     parent: str | None  # the version that was active when it was trained
@@ -136,7 +136,7 @@ class Store(Database):
     n_features : int
         d.
     key : bytes
-        16 to 64 secret bytes. Without them nobody can tell, or try out, whose events these are.
+        16 to 64 secret bytes. Without them nobody can find out to which user an event belongs.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The session world as a Gymnasium environment, for whoever brings an agent from elsewhere."""
+"""The session world as a Gymnasium environment, for use with agents from other libraries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zoolib.world import sessions
 
 
 class SessionEnv(gymnasium.Env):
-    """One session world behind Gymnasium's interface: the same visitors and luck as `SessionSimulator`.
+    """One session world with Gymnasium's interface; visitors and clicks are those of `SessionSimulator`.
 
     Parameters
     ----------
@@ -46,13 +46,13 @@ class SessionEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict | None = None
     ) -> tuple[NDArray[np.int64], dict]:
-        """Let the next visitor come; with a seed, the first one of a new stream of luck."""
+        """Start the session of the next visitor; a seed restarts the random numbers."""
         super().reset(seed=seed)
         if seed is not None:
             self.shop.reseed(seed)
         return self.shop.reset(), {}
 
     def step(self, action: int) -> tuple[NDArray[np.int64], float, bool, bool, dict]:
-        """Show a product: see `SessionSimulator.step`. Sessions are never cut short."""
+        """Show a product: see `SessionSimulator.step`. Sessions are never truncated."""
         observation, reward, ended = self.shop.step(action)
         return observation, float(reward), ended, False, {}

@@ -1,7 +1,7 @@
-"""What a model may see of a user and a product: one-hot vectors, and their interactions.
+"""Features of a user and a product: one-hot vectors, and their interactions.
 
 Chapter 2 explains why a product's features and a user's features are joined into one vector for
-every possible pairing.
+every possible pair.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class FeatureEngineer:
         axis W. Click probabilities are not read.
     interactions : bool, default False
         Append the products of each user feature with each product feature. Without them a vector
-        has d = 9 entries (4 personas, 5 categories), with them d = 29; in a rich shop, where budget,
-        curiosity, price and freshness come in, 13 and 55.
+        has d = 9 entries (4 personas, 5 categories), with them d = 29; in a rich shop, with budget,
+        curiosity, price and freshness, 13 and 55.
     personas : bool, default True
-        Tell the persona of the user. Without it d is smaller by 4, and but for a rich shop all users
-        look alike.
+        Include the user's persona. Without it d is smaller by 4, and except in a rich shop all users
+        have the same features.
 
     Attributes
     ----------
     n_features : int
         Length d of a feature vector.
     names : list of str
-        What each entry stands for, in order.
+        The names of the entries, in order.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class FeatureEngineer:
         catalogues = [(product[w.category_of_product], w.products) for w in worlds]
         self._product = np.stack([_join(*of, qualities) for of in catalogues])
         self._by_persona = None
-        if not rich:  # users of one persona look alike: describe each persona once
+        if not rich:  # one description per persona is enough
             self._persona = np.stack([one.persona_of_user for one in worlds])
             self._by_persona = self._pairings(user, self._product[:, None])
         of_user = [*(f"persona={p}" for p in known), *wishes]
@@ -90,7 +90,7 @@ class FeatureEngineer:
         return f"FeatureEngineer({worlds}, {settings})"
 
     def transform(self, user_id: ArrayLike) -> NDArray[np.float64]:
-        """Describe every pairing of the given users with the products.
+        """Return features of every pair of a given user and a product.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ class FeatureEngineer:
     def _pairings(
         self, user: NDArray[np.float64], product: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Join rows of users (...) with the products (..., K), and with interactions if wanted."""
+        """Join rows of users (...) with the products (..., K), and append interactions if enabled."""
         leading = np.broadcast_shapes(user.shape[:-1], product.shape[:-2])
         shape = (*leading, product.shape[-2])
         user = np.broadcast_to(user[..., None, :], (*shape, user.shape[-1]))

@@ -1,6 +1,6 @@
-r"""Finite decision processes and their exact values: what a simulation can only estimate.
+r"""Finite decision processes and their exact values, which a simulation can only estimate.
 
-All arrays may have leading axes, such as one for the worlds: then everything is computed world by world.
+All arrays may have leading axes, for example one for the worlds; each world is then computed separately.
 See the chapter on sessions, "The Bellman equation".
 """
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import as_array, as_ids, as_probability, as_size, every_row
 
-# Of probabilities, and of what counts as an improvement: rounding lies far below.
+# Tolerance for probabilities and for improvements, far above rounding errors.
 _ROUNDING = 1e-9
 
 
@@ -24,7 +24,7 @@ class DecisionProcess:
     Parameters
     ----------
     transition : array_like, shape (..., S, K, S)
-        :math:`P(s' \mid s, a)`; what a row lacks of 1 is the probability that the session ends.
+        :math:`P(s' \mid s, a)`; 1 minus the sum of a row is the probability that the session ends.
     reward : array_like, shape (..., S, K)
         Expected reward of an action.
     start : array_like, shape (..., S)
@@ -56,16 +56,16 @@ class DecisionProcess:
     def policy_q(
         self, policy: ArrayLike, discount: float = 1.0, horizon: int | None = None
     ) -> NDArray[np.float64]:
-        r"""Return :math:`Q^\pi(s, a)`: the reward of an action, and of the policy from then on.
+        r"""Return :math:`Q^\pi(s, a)`: the expected reward of an action and of the policy after it.
 
         Parameters
         ----------
         policy : array_like, shape (..., S) or (..., S, K)
             An action for each state, or the probabilities of actions.
         discount : float, default 1.0
-            What a reward one step later is worth, in [0, 1]; 1 only if every session ends.
+            Weight of a reward one step later, in [0, 1]; 1 only if every session ends.
         horizon : int, optional
-            Number of steps after which counting stops; all are counted if omitted.
+            Number of steps that count; all steps if omitted.
 
         Returns
         -------
@@ -85,10 +85,10 @@ class DecisionProcess:
         return q
 
     def optimal_q(self, discount: float = 1.0) -> NDArray[np.float64]:
-        r"""Return :math:`Q^*(s, a)`: the reward of an action, and of the best policy from then on.
+        r"""Return :math:`Q^*(s, a)`: the expected reward of an action and of the best policy after it.
 
-        By policy iteration (Howard 1960), which ends with the exact values. `discount` and the shape are those
-        of `policy_q`.
+        Computed by policy iteration (Howard 1960), which ends with the exact values. `discount` and the
+        shape are those of `policy_q`.
         """
         policy = self.reward.argmax(axis=-1)
         while True:
@@ -102,7 +102,7 @@ class DecisionProcess:
     def value(
         self, policy: ArrayLike, discount: float = 1.0, horizon: int | None = None
     ) -> NDArray[np.float64]:
-        """Return what a session earns under a policy, from its start; shape (...).
+        """Return the expected total reward of a session under a policy; shape (...).
 
         Parameters are those of `policy_q`.
         """
@@ -110,7 +110,7 @@ class DecisionProcess:
         return np.vecdot(self.start, np.vecdot(self.probabilities(policy), q))
 
     def visits(self, policy: ArrayLike) -> NDArray[np.float64]:
-        """Return how often a session is expected to be in each state under a policy, shape (..., S)."""
+        """Return the expected number of visits of a session to each state under a policy, shape (..., S)."""
         self._check_discount(1.0)
         chosen = self.probabilities(policy)
         moves = np.einsum("...sk,...skt->...ts", chosen, self.transition)
@@ -122,12 +122,12 @@ class DecisionProcess:
         return as_choices(policy, self.reward.shape)
 
     def _look_ahead(self, value: NDArray, discount: float) -> NDArray[np.float64]:
-        """Return rewards and the discounted value (..., S) of where they lead, shape (..., S, K)."""
+        """Return rewards plus the discounted value (..., S) of the next states, shape (..., S, K)."""
         ahead = np.vecdot(self.transition, value[..., None, None, :])
         return self.reward + discount * ahead
 
     def _check_discount(self, discount: float) -> None:
-        """Refuse a discount outside [0, 1], and 1 if some policy can keep a session from ending."""
+        """Raise if a discount is outside [0, 1], or is 1 and some policy can prolong sessions forever."""
         if as_probability("discount", discount) < 1:
             return
         lasts = np.ones(self.start.shape)
@@ -149,7 +149,7 @@ def as_choices(policy: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]
 
 
 def _check_shares(name: str, shares: NDArray, wanted: str, least: float) -> None:
-    """Refuse rows that are no probabilities, or that add up to less than `least` or to more than 1."""
+    """Raise if an entry is not a probability, or a row sums to less than `least` or to more than 1."""
     total = shares.sum(axis=-1)
     fine = (shares >= 0).all(axis=-1) & (total >= least - _ROUNDING)
     every_row(name, total, fine & (total <= 1 + _ROUNDING), wanted)

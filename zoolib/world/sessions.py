@@ -1,7 +1,7 @@
-"""A pet shop whose visitors stay a while: what is shown now changes what they want next.
+"""A pet shop whose visitors stay for several steps: a product shown now can change what they want next.
 
-A session is a visitor of one persona with an intent, the category that she wants now, and a patience that
-runs out. One product is shown a step. See the chapter on sessions, "Sessions as a Markov decision process".
+In a session, a visitor of one persona has an intent, which is the category she wants now, and a patience that
+runs out. Each step shows one product. See the chapter on sessions, "Sessions as a Markov decision process".
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from zoolib._support.generators import Uniforms, stream
 from zoolib.world.mdp import DecisionProcess, as_choices
 from zoolib.world.simulator import CATEGORIES, CLICK_PROBABILITIES, ZooplusSimulator
 
-PATIENCE = 4  # steps that can go wrong
-LAST = 5  # items that the shop remembers of a session
-OFF_INTENT = 0.4  # factor of the click probability of a category that is not wanted now
-GLOSS = 0.25  # share of those not taken by a plain product who click its glossy twin
-FADE = 0.5  # probability that patience falls by itself
-STAY = 0.6  # probability that an intent stays by itself
+PATIENCE = 4  # initial patience, in failed steps
+LAST = 5  # number of items of a session that the shop remembers
+OFF_INTENT = 0.4  # factor of the click probability of a category outside the intent
+GLOSS = 0.25  # share of the visitors who do not click the plain product but click its glossy twin
+FADE = 0.5  # probability that patience falls, whatever is shown
+STAY = 0.6  # probability that an intent stays, whatever is shown
 
-# What goes with what: found the one, she wants the other.
+# Categories that go together: after a click on one, the visitor wants the other.
 COMPANIONS = {
     "Dog Food": "Dog Toy",
     "Dog Toy": "Dog Food",
@@ -34,7 +34,7 @@ COMPANIONS = {
 }
 N_PERSONAS, N_INTENTS = len(CLICK_PROBABILITIES), len(CATEGORIES)
 N_STATES = N_PERSONAS * N_INTENTS * PATIENCE
-_N_LUCK = 5  # uniform numbers a step: click, whose doing, patience, intent, drift
+_N_LUCK = 5  # uniform numbers per step: click, carry-over, patience, intent, drift
 _COMPANION = np.array([CATEGORIES.index(COMPANIONS[c]) for c in CATEGORIES])
 
 
@@ -45,31 +45,31 @@ class SessionSimulator:
     `OFF_INTENT` if the visitor wants another category now. Its glossy twin also gets the share `GLOSS`
     of the clicks that the plain one misses: clickbait.
 
-    With probability `carry_over`, what follows is the shop's doing. After the click on a plain product,
-    the visitor wants what goes with it (`COMPANIONS`); after a miss or the click on a glossy one, her
-    patience falls by one. Otherwise she goes her own way, whatever was shown: her patience falls with
-    probability `FADE`, and her intent stays with probability `STAY` or is drawn anew. She leaves when her
-    patience is used up.
+    With probability `carry_over`, the next state depends on the product shown. After a click on a plain
+    product, the visitor wants the category that goes with it (`COMPANIONS`); after a miss or a click on a
+    glossy product, her patience falls by one. Otherwise the product shown has no influence: her patience
+    falls with probability `FADE`, and her intent stays with probability `STAY` or is drawn anew. She leaves
+    when her patience reaches zero.
 
     Parameters
     ----------
     n_products : int, default 10
-        Size of the catalogue, a multiple of 10: half of each category is glossy.
+        Size of the catalogue, a multiple of 10; half of the products of each category are glossy.
     seed : int, SeedSequence or Generator, or a sequence of them, default 42
-        One seed makes one world, without a worlds axis; a sequence one world for each. A world's seed draws
-        the pet shop's catalogue and customers, each of whom is as likely to come, and where intents drift; the
-        visitors' luck is a stream of its own.
+        A single seed makes one world, without a worlds axis; a sequence makes one world per seed. A world's
+        seed determines the catalogue, the customers, who are equally likely to come, and the drift of
+        intents; a separate stream of random numbers decides the visits.
     carry_over : float, default 1.0
-        In [0, 1]: 0 if what is shown changes nothing later.
+        In [0, 1]; with 0 the product shown has no influence on later steps.
     hidden : bool, default False
         Observe persona and the last five items instead of persona, intent and patience.
 
     Attributes
     ----------
     category_of_product : ndarray of int, shape (K,) or (W, K)
-        Places in `CATEGORIES`.
+        Category of each product, as a position in `CATEGORIES`.
     glossy : ndarray of bool, shape (K,) or (W, K)
-        Which products are clickbait.
+        Whether each product is clickbait.
 
     Examples
     --------
@@ -100,12 +100,12 @@ class SessionSimulator:
         self._table = shops[0].click_table
         self._persona_of_user = np.stack([shop.persona_of_user for shop in shops])
         self._category = np.stack([shop.category_of_product for shop in shops])
-        # Of the products of a category, every other one is glossy.
+        # Within a category every second product is glossy.
         alike = self._category[:, None] == self._category[..., None]
         before = alike & np.tri(n_products, k=-1, dtype=bool)
         self._glossy = before.sum(axis=-1) % 2 == 1
         self._click = self._click_probabilities()
-        # Intents begin by each persona's tastes, and drift around them: (4, 5) and (W, 4, 5).
+        # Initial intents follow each persona's tastes, and drift around them: (4, 5) and (W, 4, 5).
         self._wants = self._table / self._table.sum(axis=1, keepdims=True)
         rngs = [stream(one, "intents") for one in self._seeds]
         self._drift = np.array(
@@ -123,7 +123,7 @@ class SessionSimulator:
         return self._one(self._visitor[2] == 0)
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
-        """Begin new luck, for the same shops: one seed for all worlds, or one for each."""
+        """Restart the random numbers of the same shops: one seed for all worlds, or one for each."""
         n_streams = len(self._worlds) // self._n_copies
         self._luck = Uniforms(seed, n_streams, "sessions")
 
@@ -132,7 +132,7 @@ class SessionSimulator:
         return self._luck.next(_N_LUCK * self._n_copies).reshape(-1, _N_LUCK)
 
     def copies(self, n: int) -> SessionSimulator:
-        """Return each world n times, side by side, as (W n) worlds; those of one share its stream of luck."""
+        """Return n copies of each world, side by side, as (W n) worlds; copies share the random numbers."""
         copies = copy.copy(self)
         copies._n_copies = as_size("n", n)
         copies._worlds = np.repeat(self._worlds, n)
@@ -142,13 +142,13 @@ class SessionSimulator:
         return copies
 
     def reset(self) -> NDArray[np.int64]:
-        """Let a new visitor come, in every world; return the first observation, as `step` does."""
+        """Start a new session in every world; return the first observation, as `step` does."""
         self._visitor = self._arrive(self._worlds, self._next_luck())
         self._items = np.zeros((len(self._worlds), 2, LAST), np.int64)
         return self.observation()
 
     def observation(self) -> NDArray[np.int64]:
-        """Return what the shop sees now, as `step` does."""
+        """Return the current observation, as `step` does."""
         if not self.hidden:
             return self._one(np.stack(self._visitor, axis=-1))
         items = self._items.reshape(-1, 2 * LAST)
@@ -157,16 +157,16 @@ class SessionSimulator:
     def step(
         self, product: ArrayLike
     ) -> tuple[NDArray[np.int64], int | NDArray[np.int64], bool | NDArray[np.bool_]]:
-        """Show a product, int or (W,), to the visitor of each world; return what followed.
+        """Show a product, int or (W,), to the visitor of each world; return the outcome.
 
-        Where a session is `over`, W worlds in step ignore the product and let a new visitor come: reward 0,
-        not ended. That step is no transition, and nothing is to be learnt from it. One world alone refuses it.
+        Where a session is `over`, W worlds in step ignore the product and start a new session: reward 0,
+        not ended. That step is not a transition, so agents must not learn from it. A single world raises.
 
         Returns
         -------
         observation : ndarray of int, shape (3,) or (W, 3); hidden (11,) or (W, 11)
-            Persona, intent and patience. Hidden: persona, the last five items, newest first, as product + 1
-            with 0 for none, and for each whether it was clicked.
+            Persona, intent and patience. If hidden: persona, the last five items, newest first, as
+            product + 1 or 0 if missing, and whether each was clicked.
         reward, ended : int and bool, or ndarray, shape (W,)
             1 for a click, and whether the visitor left.
         """
@@ -190,7 +190,7 @@ class SessionSimulator:
         return self.observation(), clicked.astype(np.int64), ended
 
     def state(self, observation: ArrayLike) -> NDArray[np.int64]:
-        """Return the number of a seen observation's state, in 0 … 79, and 80 where the session is over.
+        """Return the state number, in 0 … 79, of an observation that is not hidden; 80 if the session is over.
 
         Observations have shape (..., 3), and numbers shape (...).
         """
@@ -207,12 +207,12 @@ class SessionSimulator:
         policy : array_like, shape (80,) or (80, K)
             As for `DecisionProcess`.
         n_sessions, seed
-            How many, and the seed of visitors, luck and choices.
+            Number of sessions, and the seed of visitors, clicks and choices.
 
         Returns
         -------
         state, product, reward : ndarray of int, shape (n, T)
-            Each session's steps, up to the T of the longest; state is 80 behind its end, and the others 0.
+            Each session's steps, up to the length T of the longest; after its end, state 80 and zeros.
         """
         if self.n_worlds is not None:
             raise ValueError(f"one world plays sessions: got n_worlds={self.n_worlds}")
@@ -233,9 +233,9 @@ class SessionSimulator:
         return tuple(np.stack(steps, axis=-1))
 
     def process(self) -> DecisionProcess:
-        """Return the decision process behind the worlds: all probabilities, computed and not drawn.
+        """Return the decision process of the worlds, with exact probabilities instead of estimates.
 
-        Shapes are (80, K, 80), (80, K) and (80,), behind an axis W with worlds.
+        Shapes are (80, K, 80), (80, K) and (80,), after an axis W with worlds.
         """
         n_worlds, n_products = self._category.shape
         shape = (n_worlds, N_PERSONAS, N_INTENTS, PATIENCE)
@@ -265,7 +265,7 @@ class SessionSimulator:
         )
 
     def _one(self, array: NDArray) -> NDArray:
-        """Drop the axis of worlds if there shall be none."""
+        """Drop the worlds axis of a single world."""
         return array[0] if self.n_worlds is None else array
 
     def _click_probabilities(self) -> NDArray[np.float64]:
@@ -277,7 +277,7 @@ class SessionSimulator:
         return np.where(glossy, plain + GLOSS * (1 - plain), plain)
 
     def _arrive(self, world: NDArray, luck: NDArray) -> NDArray[np.int64]:
-        """Return persona, intent and patience of n new visitors, (3, n), with luck (n, 2) or more."""
+        """Return persona, intent and patience of n new visitors, (3, n), from uniform numbers (n, 2)."""
         user = (luck[:, 0] * self._persona_of_user.shape[1]).astype(np.int64)
         persona = self._persona_of_user[world, user]
         intent = _drawn(self._table[persona], luck[:, 1])
@@ -313,13 +313,13 @@ def _drawn(weights: NDArray, luck: NDArray) -> NDArray[np.int64]:
 
 
 def best_on_last_category(shop: SessionSimulator) -> float:
-    """Return the value of the best deterministic policy that sees persona and last category, and no more.
+    """Return the value of the best deterministic policy that sees only the persona and the last category.
 
-    In one world, persona by persona, all are tried: a product of either make for each category that may have
-    been shown last, a hundred thousand policies, and a first product.
+    In one world, all such policies are tried for each persona: a first product, and a plain or glossy product
+    for each category that may have been shown last, about a hundred thousand policies.
     """
     process, shape = shop.process(), (N_PERSONAS, N_INTENTS, PATIENCE)
-    # Places of a plain and a glossy product of each category.
+    # Positions of one plain and one glossy product of each category.
     kind = 2 * shop.category_of_product + shop.glossy
     ten = np.unique(kind, return_index=True)[1]
     moves = process.transition.reshape(*shape, -1, *shape)[:, :, :, ten]
@@ -351,7 +351,7 @@ def _best_start(
     value = np.zeros_like(earned)
     for _ in range(PATIENCE):
         less, value = value, inverse @ (earned + falls @ value)
-    # The first product earns, and then its own category is the last.
+    # The reward of the first product, whose category is then the last category.
     first = reward
     for moves, then in ((stay, value), (fall, less)):
         then = then.reshape(-1, N_INTENTS, N_INTENTS)[:, category]

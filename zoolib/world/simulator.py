@@ -1,8 +1,8 @@
 """The pet-shop world: products, customers, click probabilities, and the shocks that change them.
 
-The world is the one of Chapter 1. Its hidden truth is a small table, the click probability of every
-persona for every category; everything else is a look-up in it or a draw from it. All methods take
-single ids or whole arrays of them.
+This is the world of Chapter 1. Its hidden truth is a small table with the click probability of every
+persona for every category; all else is looked up in this table or drawn from it. All methods accept
+single ids or arrays of ids.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class MarketShock:
     persona : str
         The persona whose taste changes.
     click_probabilities : mapping of str to float
-        The categories that change, each with its new click probability. Other categories keep theirs.
+        New click probability of each category that changes; the other categories stay the same.
     """
 
     persona: str
@@ -63,16 +63,16 @@ class Churn:
     Parameters
     ----------
     every : int
-        Steps between two changes.
+        Number of steps between two changes.
     share : float, default 0.2
-        Fraction of the products that is replaced, in (0, 1]; at least one product is.
+        Fraction of the products replaced each time, in (0, 1]; at least one product is replaced.
     """
 
     every: int
     share: float = 0.2
 
     def __post_init__(self) -> None:
-        # Frozen, yet the fields shall hold Python's own numbers, which any file can hold.
+        # The class is frozen, but its fields must be Python numbers, which any file format can store.
         object.__setattr__(self, "every", as_size("every", self.every))
         object.__setattr__(self, "share", as_rate("share", self.share))
 
@@ -83,16 +83,16 @@ SHOCK_1 = MarketShock(
 SHOCK_2 = MarketShock("cat_connoisseur", {"Dog Toy": 0.75})
 
 
-# What a rich shop adds, each number in [0, 1]: to the products and, in the same order, to the users.
+# Columns added by a rich shop, numbers in [0, 1]: of products and, in the same order, of users.
 QUALITIES = ("price", "freshness")
 WISHES = ("budget", "curiosity")
 
 
 def appeal(wishes: ArrayLike, qualities: ArrayLike) -> NDArray[np.float64]:
-    """Return what remains of a click probability when product and user do not fit, in (0, 1].
+    """Return the factor, in (0, 1], by which a poor fit of product and user reduces the click probability.
 
-    A price far from the budget, dear or cheap, puts users off; freshness counts from the point where
-    the user's curiosity begins. Neither factor is linear in price, freshness, budget, curiosity or their
+    A price far from the budget, above or below it, reduces clicks; freshness increases them from a level
+    set by the user's curiosity. Neither factor is linear in price, freshness, budget, curiosity or their
     products.
 
     Parameters
@@ -121,8 +121,8 @@ class ZooplusSimulator:
         Seed of the one generator, `rng`, behind every draw of this world. The catalogue and the
         personas are drawn in a fixed order of calls, so a seed always gives the same world.
     rich : bool, default False
-        Give products a price and a freshness, and users a budget and a curiosity, which decide with
-        persona and category what is clicked: see `appeal`.
+        Give products a price and a freshness, and users a budget and a curiosity; together with persona
+        and category they determine the click probability: see `appeal`.
 
     Attributes
     ----------
@@ -130,12 +130,12 @@ class ZooplusSimulator:
         Indexed by ``product_id`` (0 to n_products - 1), with column ``category``; in a rich shop also
         ``price`` and ``freshness``, uniform in [0, 1].
     users : pandas.DataFrame
-        One row a user, with column ``persona``; in a rich shop also ``budget`` and ``curiosity``,
+        One row per user, with column ``persona``; in a rich shop also ``budget`` and ``curiosity``,
         uniform in [0, 1].
     seed : int
         The seed as a number.
     categories : tuple of str
-        The category names; their order is that of the columns of `click_table`.
+        The category names, in the order of the columns of `click_table`.
     personas : dict of dict
         ``{persona: {category: click probability}}``, this world's own copy.
     user_personas : ndarray of str, shape (n_users,)
@@ -190,7 +190,7 @@ class ZooplusSimulator:
 
     @property
     def click_table(self) -> NDArray[np.float64]:
-        """Click probabilities, one row a persona and one column a category; shape (4, 5)."""
+        """Click probabilities, one row per persona and one column per category; shape (4, 5)."""
         return np.array(
             [[tastes[c] for c in self.categories] for tastes in self.personas.values()]
         )
@@ -200,8 +200,8 @@ class ZooplusSimulator:
     ) -> float | NDArray[np.float64]:
         """Return the true click probability of users for products.
 
-        Ids are whole numbers or arrays of them, which broadcast against each other. Two single ids
-        give a float, arrays an array of the broadcast shape.
+        Ids are whole numbers or arrays that broadcast against each other. Two single ids give a float,
+        arrays give an array of the broadcast shape.
         """
         users, products = as_pairs(user_id, self.n_users, product_id, self.n_products)
         personas, categories = self.persona_of_user, self.category_of_product
@@ -217,8 +217,8 @@ class ZooplusSimulator:
     ) -> int | NDArray[np.int64]:
         """Show products to users and draw their clicks, 0 or 1.
 
-        A click happens when a uniform draw lies below the true click probability. Ids and shapes are
-        those of `true_ctr`.
+        A click happens if a uniform random number is below the true click probability. Ids and shapes
+        are as for `true_ctr`.
         """
         ctr = self.true_ctr(user_id, product_id)
         clicked = self.rng.random(np.shape(ctr)) < ctr
@@ -240,23 +240,23 @@ class ZooplusSimulator:
         return self.log_visits(users, products)
 
     def log_visits(self, user_id: ArrayLike, product_id: ArrayLike) -> pd.DataFrame:
-        """Show the products to the users, both of shape (n,), and log it as `sample_interactions` does."""
+        """Show products to users, both of shape (n,), and return a log like `sample_interactions`."""
         clicks = np.atleast_1d(self.reward(user_id, product_id))
         pairs = np.broadcast_arrays(user_id, product_id)
-        # Own copies, so that the table shares no memory with the caller and needs none of its own.
+        # Copies, so that the table shares no memory with the caller.
         users, products = (np.array(ids, ndmin=1) for ids in pairs)
         columns = {"user_id": users, "product_id": products, "clicked": clicks}
         columns["category"] = self.products["category"].array.take(products)
         return pd.DataFrame(columns, copy=False)
 
     def restock(self, share: float) -> NDArray[np.int64]:
-        """Replace products, drawn at random, by new ones of random categories on the same shelves.
+        """Replace randomly drawn products by new ones, of random categories, under the same ids.
 
-        `share` is as in `Churn`. Returns the ids of the shelves, which now hold other products.
+        `share` is as in `Churn`. Returns the ids that now stand for other products.
         """
         n = max(1, round(as_rate("share", share) * self.n_products))
         shelves = np.sort(self.rng.choice(self.n_products, size=n, replace=False))
-        # A new table: one that was handed out keeps what it said.
+        # A new table, so that tables returned earlier do not change.
         self.products = self.products.copy()
         categories = self.rng.choice(self.categories, size=n)
         self.products.loc[shelves, "category"] = categories
@@ -267,7 +267,7 @@ class ZooplusSimulator:
         return shelves
 
     def apply_shock(self, shock: MarketShock) -> None:
-        """Change the taste of one persona, at once and for good; a refused shock changes nothing."""
+        """Change the taste of one persona immediately and permanently; an invalid shock changes nothing."""
         if not isinstance(shock, MarketShock):
             raise TypeError(f"shock must be a MarketShock: got {type(shock).__name__}")
         tastes = self.personas[as_one_of("persona", shock.persona, self.personas)]
@@ -280,7 +280,7 @@ class ZooplusSimulator:
 
 
 def true_ctr_matrix(world: ZooplusSimulator) -> NDArray[np.float64]:
-    """Return the present click probabilities of a world, shape (n_users, n_products)."""
+    """Return the current click probabilities of a world, shape (n_users, n_products)."""
     users, products = np.arange(world.n_users), np.arange(world.n_products)
     return world.true_ctr(users[:, None], products)
 

@@ -1,6 +1,6 @@
-"""Off-policy evaluation: what another policy would have earned, from the log of the one that served.
+"""Off-policy evaluation: estimates of the value of one policy from the log of another.
 
-`visits` judges logs of visits that do not touch each other, `sessions` logs in which a step changes the next.
+`visits` is for logs of independent visits, `sessions` for logs in which a step influences the next one.
 """
 
 import lazy_loader

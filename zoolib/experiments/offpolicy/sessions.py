@@ -55,15 +55,15 @@ _FOLDS = 5
 
 @dataclass(frozen=True, eq=False)
 class SessionLog:
-    """What a policy did in n sessions of up to T steps, checked once and never changed afterwards.
+    """The log of a policy in n sessions of up to T steps, checked once and never changed afterwards.
 
     Parameters
     ----------
     arm : array_like of int, shape (n, T)
-        What was shown, in 0 … K - 1, and -1 behind the end of a session; at least two sessions.
+        The arms shown, in 0 … K - 1, and -1 after the end of a session; at least two sessions.
     reward, propensity : array_like, shape (n, T)
-        What it earned, and the probability, in (0, 1], with which the logging policy showed it. What
-        stands behind the end is ignored, as in `state`.
+        Their rewards, and the probabilities, in (0, 1], with which the logging policy showed them. Entries
+        after the end are ignored, as in `state`.
     n_arms : int
         Number K of arms that could have been shown.
     state : array_like of int, shape (n, T), optional
@@ -171,10 +171,10 @@ def session_ips(
     discount: float = 1.0,
     horizon: int | None = None,
 ) -> Estimate:
-    """Estimate what a session earns under the target by importance sampling (Precup, Sutton, Singh 2000).
+    """Estimate a session's value under the target by importance sampling (Precup, Sutton, Singh 2000).
 
-    A reward owes nothing to what is chosen after it, so it is weighed with the choices up to it; whole
-    sessions are weighed if not `per_decision`. Unbiased; if `weighted`, the bias falls as 1/n.
+    A reward does not depend on later choices, so its weight includes only the choices up to it; if not
+    `per_decision`, whole sessions are weighted. Unbiased; if `weighted`, the bias falls as 1/n.
     """
     h = _horizon(log, horizon)
     weight = session_weights(log, target)[:, :h]
@@ -192,7 +192,7 @@ def session_doubly_robust(
     discount: float = 1.0,
     horizon: int | None = None,
 ) -> Estimate:
-    """Estimate what a session earns by a model, and by its weighed errors (Jiang and Li 2016).
+    """Estimate a session's value by a model and its weighted errors (Jiang and Li 2016).
 
     Unbiased if the propensities are right, whatever the model `q`, (n, T, K) or a table (S, K), which must not
     have seen the session: see `cross_fit_q`. The weighted form is that of Thomas and Brunskill (2016).

@@ -1,4 +1,4 @@
-r"""Off-policy estimates from visits, each of which earns for itself.
+r"""Off-policy estimates from visits that do not influence each other.
 
 Row i of a log holds the arm :math:`a_i` that was shown, the reward :math:`r_i` it earned, and the
 propensity :math:`\mu_i = \mu(a_i \mid x_i)`, the probability with which the logging policy :math:`\mu`
@@ -22,7 +22,7 @@ summing to 1; and as `predicted` a model's expected reward of each arm for each 
 
 The intervals take rows as independent. In the log of an agent that learns from it, rows are not: the
 propensities of a row depend on earlier rewards. IPS and DR stay unbiased there, for each propensity is
-right given the past; how often the intervals cover is then to be tried.
+right given the past, but the coverage of the intervals must then be checked by simulation.
 
 See Chapter 6, "Off-policy evaluation".
 """
@@ -49,17 +49,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """What a policy did, row by row, checked once and never changed afterwards.
+    """The log of a policy, one row per visit, checked once and never changed afterwards.
 
-    The contexts stay with the caller: they are what a target policy's probabilities and a model's
-    predictions for these rows are computed from.
+    The contexts stay with the caller, who computes a target policy's probabilities and a model's
+    predictions for these rows from them.
 
     Parameters
     ----------
     arm : array_like of int or labels, shape (n,)
-        What was shown; at least two rows. It is kept as a place, in 0 … K - 1.
+        The arms shown, in at least two rows. They are stored as positions, in 0 … K - 1.
     reward : array_like, shape (n,)
-        What it earned.
+        Their rewards.
     propensity : array_like, shape (n,)
         Probability, in (0, 1], with which the logging policy showed this arm to this visitor.
     version : array_like of int or str, shape (n,), or one for all rows
@@ -190,9 +190,9 @@ def mean_weight(log: Log, target: ArrayLike, level: float = 0.95) -> Estimate:
 def effective_sample_size(log: Log, target: ArrayLike) -> float:
     r"""Return :math:`(\sum \rho_i)^2 / \sum \rho_i^2`, in rows: between 0 and n (Kish 1965).
 
-    About as many rows logged by the target itself would tell as much. Zero if no weight is positive.
-    Weights that are rare and large are missing from a short log, which then looks better than it is:
-    where the logging policy is known, :math:`n / \mathbb{E} \sum_a \pi(a \mid x)^2 / \mu(a \mid x)`
+    About this number of rows logged by the target itself would give the same precision. Zero if no weight
+    is positive. A short log may lack rare, large weights, and the result is then too high: if the logging
+    policy is known, :math:`n / \mathbb{E} \sum_a \pi(a \mid x)^2 / \mu(a \mid x)`
     predicts it.
     """
     weight = importance_weights(log, target)
@@ -202,9 +202,9 @@ def effective_sample_size(log: Log, target: ArrayLike) -> float:
 def ips(log: Log, target: ArrayLike, clip: float = np.inf) -> Estimate:
     """Estimate the target's value by inverse propensity scoring (Horvitz and Thompson 1952).
 
-    Unbiased if the propensities are right and the log can show what the target shows. Clipping is not:
-    for rewards of 0 or more it estimates too low, and its interval is one for that lower number. What
-    was bought is a smaller variance.
+    Unbiased if the propensities are right and the log can contain every arm that the target shows. Clipping
+    lowers the variance but adds a bias: for rewards of 0 or more the estimate is too low, and the interval is
+    an interval for that lower number.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def ips(log: Log, target: ArrayLike, clip: float = np.inf) -> Estimate:
 
 
 def lead(log: Log, target: ArrayLike, other: ArrayLike | None = None) -> Estimate:
-    r"""Estimate by how much the target's value is ahead of another policy's, or of what served.
+    r"""Estimate the target's value minus that of another policy, or of the logging policy.
 
     The mean of :math:`(\rho_i - \rho'_i)\, r_i`, where :math:`\rho'_i` is the weight of the other policy,
     and 1 for what served. Both are judged on the same rows, so noise that they share cancels.
@@ -276,7 +276,7 @@ def snips(log: Log, target: ArrayLike) -> Estimate:
 def direct_method(target: ArrayLike, predicted: ArrayLike) -> Estimate:
     """Estimate the target's value by a model's predictions of all rewards.
 
-    As wrong as the model. The interval reflects which visitors came, not the model's error.
+    Its bias is that of the model. The interval covers the sampling of visitors, not the model's error.
     """
     target = as_policy("target", target)
     if target.ndim != 2:
