@@ -136,7 +136,7 @@ class NeuralAgent(Agent):
 
     @property
     def n_outputs(self) -> int:
-        """Number of outputs of the network: one, or one per arm."""
+        """Number of outputs of the network, which is one or one per arm."""
         return 1 if self.shared else self.n_arms
 
     def make_memory(self, n_weights: int = 0) -> ReplayBuffer:

@@ -357,7 +357,7 @@ class RidgePosterior(Stateful):
 
     @property
     def prior(self) -> NDArray:
-        """The prior's contribution to A, shape (...): the ridge after discounting; a copy."""
+        """A copy of the prior's contribution to A, the ridge after discounting, shape (...)."""
         return self._prior.copy()
 
 
