@@ -13,7 +13,15 @@ ROWS = [row.split("\n  - ") for row in re.split(r"^\* - ", TABLE, flags=re.M)[2:
 
 def test_the_table_covers_what_a_shop_may_meet():
     shops = " ".join(shop.lower() for shop, *_ in ROWS)
-    asked = ("few kinds", "churn", "late", "curve", "thousands", "few clicks", "old log")
+    asked = (
+        "few kinds",
+        "churn",
+        "late",
+        "curve",
+        "thousands",
+        "few clicks",
+        "old log",
+    )
     assert all(words in shops for words in asked)
 
 
