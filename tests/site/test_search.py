@@ -76,7 +76,7 @@ EXPECTED = {
     "OPE": "glossary",
     "Open Bandit Dataset": "real-clicks",
     "optimism": "linucb",
-    "overfitting": "large",
+    "overfitting": "static-recommender",
     "own data": "quickstart",
     "per-decision importance sampling": "sessions",
     "position bias": "production",
