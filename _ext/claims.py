@@ -86,8 +86,6 @@ def collect(app: Sphinx, env: BuildEnvironment) -> None:
                 LOG.warning(
                     "claim %r is made on two pages: %s and %s", key, other, page
                 )
-            if record["interval"]:
-                record["interval"] = record["interval"].replace("inf", "∞")
             env.claims[key] = record | {"page": page}
 
 

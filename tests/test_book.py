@@ -143,6 +143,19 @@ def test_a_claim_leaves_its_record_in_the_notebook():
     }
 
 
+def test_an_interval_without_an_end_says_so():
+    notebook = run(
+        "from zoolib import Estimate, claim",
+        "claim('k', 'It is late.', Estimate(5.0, 3.0, float('inf'), 6), above=1, fmt='.0f')",
+    )
+    record = notebook.cells[1].outputs[1]["data"][
+        "application/papermill.record/text/plain"
+    ]
+    found = json.loads(record.strip("'").encode().decode("unicode_escape"))
+    assert found["interval"] == "3 to ∞"
+    assert found["range"] == [3.0, 5.0, None]
+
+
 def test_claims_are_checked_where_the_books_tooling_is_missing():
     notebook = run(
         "import sys; sys.modules['myst_nb'] = None",

@@ -98,7 +98,7 @@ def claim(
     mean, low, high, interval = value, value, value, ""
     if isinstance(value, Estimate):
         mean, low, high = value.mean, value.low, value.high
-        interval = f"{low:{fmt}} to {high:{fmt}}"
+        interval = f"{low:{fmt}} to {high:{fmt}}".replace("inf", "∞")
     held = " and ".join(f"{name} {bound:{fmt}}" for name, bound in bounds.items())
     seeds = [] if seeds is None else [int(seed) for seed in seeds]
     line = f"{key}: {value:{fmt}}"
