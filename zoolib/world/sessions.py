@@ -20,7 +20,9 @@ from zoolib.world.simulator import CATEGORIES, CLICK_PROBABILITIES, ZooplusSimul
 PATIENCE = 4  # initial patience, in failed steps
 LAST = 5  # number of items of a session that the shop remembers
 OFF_INTENT = 0.4  # factor of the click probability of a category outside the intent
-GLOSS = 0.25  # share of the visitors who do not click the plain product but click its glossy twin
+GLOSS = (
+    0.25  # share of those who would not click a plain product but click its glossy twin
+)
 FADE = 0.5  # probability that patience falls, whatever is shown
 STAY = 0.6  # probability that an intent stays, whatever is shown
 
@@ -132,7 +134,7 @@ class SessionSimulator:
         return self._luck.next(_N_LUCK * self._n_copies).reshape(-1, _N_LUCK)
 
     def copies(self, n: int) -> SessionSimulator:
-        """Return n copies of each world, side by side, as (W n) worlds; copies share the random numbers."""
+        """Return n copies of each world, side by side, as (W n) worlds that draw from its stream."""
         copies = copy.copy(self)
         copies._n_copies = as_size("n", n)
         copies._worlds = np.repeat(self._worlds, n)

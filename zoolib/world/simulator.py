@@ -91,9 +91,9 @@ WISHES = ("budget", "curiosity")
 def appeal(wishes: ArrayLike, qualities: ArrayLike) -> NDArray[np.float64]:
     """Return the factor, in (0, 1], by which a poor fit of product and user reduces the click probability.
 
-    A price far from the budget, above or below it, reduces clicks; freshness increases them from a level
-    set by the user's curiosity. Neither factor is linear in price, freshness, budget, curiosity or their
-    products.
+    A price far from the budget, above or below it, reduces clicks; freshness raises them, most steeply
+    where it equals the user's curiosity. Neither factor is linear in price, freshness, budget, curiosity or
+    their products.
 
     Parameters
     ----------
