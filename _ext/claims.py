@@ -1,4 +1,4 @@
-"""Sphinx extension: numbers in the prose, each with what stands behind it, and the cells that checked them.
+"""Sphinx extension: puts checked numbers into the prose, with links to the cells that computed them.
 
 ``zoolib.claim`` leaves a record in the notebook. The role ``{claim}`key``` prints its value, ``{claim}`key
 interval``` its interval; both link to the cell that checked the claim, and their title, which
@@ -36,7 +36,7 @@ OPENS, CLOSES = re.compile(r"\s*[(\[](?:interval )?$"), re.compile(r"^[)\]]")
 
 
 class PendingNumber(nodes.Inline, nodes.TextElement):
-    """A number of a claim, while its page is read and the claim is not known yet."""
+    """A placeholder for a claim's number, until all pages are read."""
 
 
 class ClaimRole(SphinxRole):
@@ -149,13 +149,13 @@ def _fold(cell: nodes.Element, needed: set[str], config: Config) -> nodes.Elemen
 
 
 def _is_text(part: nodes.Node) -> bool:
-    """Whether a part of an output is printed text or a table; a figure has its words beside it."""
+    """Whether a part of an output is printed text or a table; figures are described beside them."""
     text = part.findall(lambda n: isinstance(n, nodes.literal_block | nodes.raw))
     return any(text) and not any(part.findall(nodes.image))
 
 
 def _names(code: ast.Module) -> tuple[set[str], set[str]]:
-    """Return the names that a cell binds, and those that it reads and does not bind itself."""
+    """Return the names that a cell binds, and the other names that it reads."""
     binds, reads = set(), set()
     for node in ast.walk(code):
         if isinstance(node, ast.Name):
@@ -199,7 +199,7 @@ def _fold_claims(source: nodes.Element, code: ast.Module) -> nodes.Element | Non
 
 
 def _called(part: ast.stmt) -> set[str]:
-    """Name the functions whose calls, for their effect alone, a statement is or repeats."""
+    """Name the functions that a statement calls, or repeatedly calls, only for their effects."""
     if isinstance(part, ast.For):
         return set().union(*map(_called, part.body)) & {"claim"}
     call = part.value if isinstance(part, ast.Expr) else None
@@ -211,7 +211,7 @@ def _called(part: ast.stmt) -> set[str]:
 
 
 def _set_apart(number: PendingNumber) -> None:
-    """Mark an interval that stands alone in its brackets, with the brackets."""
+    """Mark an interval together with its brackets if nothing else stands in them."""
     box, at = number.parent, number.parent.index(number)
     before, after = (box[i] if 0 <= i < len(box) else "" for i in (at - 1, at + 1))
     opens, closes = OPENS.search(str(before)), CLOSES.search(str(after))
@@ -242,7 +242,7 @@ def worlds(seeds: list[int]) -> str:
 
 
 def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Put numbers where they were asked for."""
+    """Replace the placeholders with the claims' numbers."""
     for number in list(doctree.findall(PendingNumber)):
         key, part = number["key"], number["part"]
         record = app.env.claims.get(key, {})

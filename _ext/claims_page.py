@@ -18,7 +18,7 @@ WIDTHS = {"Claim": 46, "Found": 20, "Must be": 20, "Worlds": 14}
 
 
 class PendingTable(nodes.General, nodes.Element):
-    """The table of claims, while pages are still being read."""
+    """A placeholder for the table of claims, until all pages are read."""
 
 
 class ClaimsDirective(SphinxDirective):
@@ -27,7 +27,7 @@ class ClaimsDirective(SphinxDirective):
 
 
 def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Put the tables where they were asked for."""
+    """Replace the placeholders with the tables."""
     for pending in list(doctree.findall(PendingTable)):
         claims = app.env.claims
         wide = sum(bool(record["interval"]) for record in claims.values())

@@ -1,4 +1,4 @@
-"""Sphinx extension: each page with code cells can be downloaded as a notebook that stands alone.
+"""Sphinx extension: offers each page with code cells as a stand-alone notebook.
 
 It exists because jupytext alone leaves MyST's directives and references in the text, which no notebook
 renders. Here the text is the finished page turned into plain Markdown: numbers, references, citations and
@@ -72,7 +72,7 @@ class Prose(MarkdownConverter):
         self.address = address
 
     def escape(self, text: str, parent_tags: set[str]) -> str:
-        """Guard what Markdown would take for marks; most readers see the source sooner or later."""
+        """Escape what Markdown would take for markup, and no more: readers also see the source."""
         text = re.sub(
             r"[\\`*$<~]|(?<!\w)_|_(?!\w)|\](?=[(\[:])|\[(?=\^)", r"\\\g<0>", text
         )
@@ -119,7 +119,7 @@ class Prose(MarkdownConverter):
 
 
 def _language(pre: Tag) -> str:
-    """Name the language of a listing, which Sphinx leaves in a class of a box around it."""
+    """Return the language of a listing; Sphinx keeps it in a class of the surrounding box."""
     box = pre.find_parent(class_=re.compile("^highlight-"))
     classes = box["class"] if box else []
     name = next((c for c in classes if c.startswith("highlight-")), "")
@@ -138,7 +138,7 @@ def read(page: Path) -> BeautifulSoup:
 
 
 def prepared(page: Path) -> Tag:
-    """Take the text of a finished page, with a mark in place of each code cell."""
+    """Return the text of a finished page, with a mark in place of each code cell."""
     soup = read(page)
     article = soup.select_one("article.bd-article")
     for cell in article.select("div.cell"):
@@ -169,13 +169,13 @@ def prepared(page: Path) -> Tag:
 
 
 def _put(soup: BeautifulSoup, text: str, element: Tag, kept: str) -> None:
-    """Put a paragraph in the place of an element, of which only a part is kept."""
+    """Replace an element with a paragraph that keeps a part of it."""
     paragraph = soup.new_tag("p", string=text)
     element.replace_with(paragraph, *element.select(kept))
 
 
 def references(article: Tag, page: Path) -> Iterator[Tag]:
-    """Walk the entries of the bibliography that a page cites, each once."""
+    """Yield the bibliography entries that a page cites, each once."""
     pages = cache(read)
     for href in dict.fromkeys(a["href"] for a in article.select(".bibtex-citation a")):
         file, _, name = href.partition("#")
@@ -206,12 +206,12 @@ def notebook(page: Path, source: Path, about: str, address: str = "") -> Noteboo
 
 
 def download(docname: str) -> str:
-    """Name the file of a page's notebook within the book."""
+    """Return the path of a page's notebook within the book."""
     return f"_downloads/{docname}.ipynb"
 
 
 def library(base: str = "") -> str:
-    """Name what pip is to install for a notebook: from the book's address, or the file beside the notebook."""
+    """Return what pip installs for a notebook: the wheel at the book's address, or beside the notebook."""
     extras = f"[{','.join(EXTRAS)}]"
     return f"zoolib{extras} @ {base}_downloads/{WHEEL}" if base else WHEEL + extras
 

@@ -1,4 +1,4 @@
-"""Sphinx extension: notebooks run side by side, and again whenever what they use has changed.
+"""Sphinx extension: runs notebooks in parallel, and again whenever anything that they use has changed.
 
 Why our own: MyST-NB's cache knows a page by the code of its cells alone, and executes one page after another.
 Here the cache's folder carries a hash of library, lock and Python, and the cache is filled before the first
@@ -78,7 +78,7 @@ def has_cells(env: BuildEnvironment, docname: str) -> bool:
 
 
 class Worker(ExecutionWorkerLocalSerial):
-    """Executes a notebook in its folder, and does not ask a kernel twice whether it would end."""
+    """Executes a notebook in its folder, and asks its kernel to stop only once."""
 
     @staticmethod
     def execute(project_nb: ProjectNb, data: ProcessData) -> ExecutionResult:
@@ -92,7 +92,7 @@ class Executor(JupyterExecutorLocalSerial):
 
 
 def execute_ahead(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:
-    """Execute side by side all notebooks that the cache lacks; MyST-NB then finds them there."""
+    """Execute in parallel all notebooks that the cache lacks; MyST-NB then finds them there."""
     config = app.config
     if config.nb_execution_mode != "cache":
         return
@@ -131,7 +131,7 @@ def name_versions(app: Sphinx, config: Config) -> None:
 
 
 def tidy(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Name pages by their titles, and leave out by which method they ran, and that they did."""
+    """Name pages by their titles, and drop the columns on how they ran."""
     for table in doctree.findall(nodes.table):
         if table.next_node(nodes.entry).astext() != "Document":
             continue

@@ -1,4 +1,4 @@
-"""Sphinx extension: every picture says in words what it shows, and what a cell drew has a dark form, too.
+"""Sphinx extension: requires alternative text for every picture, and adds dark versions of drawn ones.
 
 A picture without a text for those who cannot see it, with a file name in its place, or with too few words
 to say what it shows is a warning. A picture that shows nothing has the class ``decorative`` and no text.

@@ -115,7 +115,7 @@ def add_scripts(
 
 
 def add_sources(app: Sphinx, config: Config) -> None:
-    """Have scripts copied, and styles written with the colours of the book's figures."""
+    """Copy the scripts, and write the styles with the colours of the book's figures."""
     config.html_static_path.append(str(SCRIPTS))
     config.html_context["figure_colors"] = {"light": LIGHT, "dark": DARK}
 

@@ -22,7 +22,7 @@ MARK = "laid_out"
 
 
 def checksum(notebook: NotebookNode) -> str:
-    """Sum up what a reader may change: the cells, and what they gave when they ran."""
+    """Return a checksum of what a reader may change: the cells and their outputs."""
     cells = [
         (cell.cell_type, cell.source, cell.get("outputs", []))
         for cell in notebook.cells
@@ -31,7 +31,7 @@ def checksum(notebook: NotebookNode) -> str:
 
 
 def lay_out(root: Path) -> list[Path]:
-    """Lay out the notebooks of a built book; return those that are kept although there are newer ones."""
+    """Lay out the notebooks of a built book; return those that are kept although newer ones exist."""
     folder, html, kept = root / FOLDER, root / "_build/html", []
     folder.mkdir(exist_ok=True)
     pages = [html / download(page) for page in Book.read(root).pages]
@@ -50,7 +50,7 @@ def lay_out(root: Path) -> list[Path]:
 
 
 def _before(target: Path) -> tuple[str, bool]:
-    """Return the mark of a notebook that lies there, and whether it may be replaced."""
+    """Return the mark of an existing notebook, and whether it may be replaced."""
     if not target.exists():
         return "", True
     try:

@@ -38,11 +38,11 @@ TABLE = """
 
 
 class PendingLink(nodes.Inline, nodes.TextElement):
-    """What is to lead to where an entry is introduced, while pages are still being read."""
+    """A placeholder for a link to where an entry is introduced, until all pages are read."""
 
 
 class LinkRole(SphinxRole):
-    """``{introduced}`3 text``` leads to where entry 3 is introduced, whose title stands for a missing text."""
+    """``{introduced}`3 text``` links to where entry 3 is introduced, by default with its title."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         entry, _, text = self.text.partition(" ")
@@ -53,7 +53,7 @@ class LinkRole(SphinxRole):
 
 
 class NotationDirective(SphinxDirective):
-    """For each chapter a table of its symbols, and a paragraph on letters of single passages."""
+    """A table of symbols for each chapter, and a paragraph on letters used in single passages."""
 
     def run(self) -> list[nodes.Node]:
         self.env.metadata[self.env.docname]["lists_notation"] = True
@@ -105,7 +105,7 @@ def source_of(env: BuildEnvironment, page: str) -> Source:
 
 
 def note_uses(app: Sphinx, doctree: nodes.document) -> None:
-    """Remember the mathematics of a page that was read, and the titles of its places."""
+    """Remember the mathematics of a page and the titles of its sections."""
     page = app.env.docname
     if app.env.metadata[page].get("lists_notation"):
         return
@@ -143,7 +143,7 @@ def _places(node: nodes.Node, page: str) -> Iterator[str]:
 
 
 def update(app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """Check what was read, and have the page's links written again."""
+    """Check the mathematics of all pages, and have the links of the page rewritten."""
     uses, titles = [], {}
     for page in filter(env.notation.__contains__, pages(env)):
         uses += env.notation[page][0]
@@ -160,7 +160,7 @@ def update(app: Sphinx, env: BuildEnvironment) -> list[str]:
 
 
 def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Put the links where they belong."""
+    """Replace the placeholders with links."""
     for pending in list(doctree.findall(PendingLink)):
         place, title = app.env.notation_links[pending["entry"]]
         page, _, anchor = place.partition("#")

@@ -1,4 +1,4 @@
-"""The source of the book's symbols, and what it says of mathematics; nothing of Sphinx.
+"""The source of the book's symbols, and checks of mathematics against it; independent of Sphinx.
 
 Each entry of ``chapters/notation.yml`` is one meaning, with the places where it holds. Why our own: see
 `notation`.
@@ -18,7 +18,7 @@ from tex_symbols import Symbol, single, stated_shapes, symbols
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One meaning: of one symbol, or of several that are explained together."""
+    """A meaning of one symbol, or of several that are explained together."""
 
     symbol: list[str]  # TeX
     means: str  # MyST
@@ -38,7 +38,7 @@ class Entry:
 
     @classmethod
     def read(cls, fields: dict[str, Any], page: str, folder: str) -> Entry:
-        """Make an entry of its fields in the source, where one text may stand for a list of one."""
+        """Make an entry from its fields in the source, where a text may stand for a list of one."""
         lists = {"symbol", "at", "also", "code", "names"} & fields.keys()
         given = {
             key: fields[key] if isinstance(fields[key], list) else [fields[key]]
@@ -145,7 +145,7 @@ class Use(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What is wrong, and the page and line where, or nothing if it is the source."""
+    """What is wrong, with its page and line; neither if the source itself is wrong."""
 
     message: str
     page: str = ""
@@ -180,7 +180,7 @@ def faults(source: Source, uses: Iterable[Use]) -> Iterator[Fault]:
 def introductions(
     source: Source, uses: Iterable[Use], titles: Container[str]
 ) -> dict[Entry, str]:
-    """Find where each entry's own page uses it first: the place that has a title."""
+    """Find the titled section in which each entry's own page first uses it."""
     first: dict[Entry, str] = {}
     for use in uses:
         titled = [place for place in use.places if place in titles]

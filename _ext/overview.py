@@ -1,4 +1,4 @@
-"""Sphinx extension: what a chapter costs, what it builds on, and its map, at its top.
+"""Sphinx extension: shows at the top of a chapter how long it takes, what it builds on, and its map.
 
 The directive ``{overview}`` holds the map: a list of the stages of the chapter's argument, each with
 links to its sections. Before it stand facts that are computed: the time to read the chapter, the time
@@ -28,11 +28,11 @@ SECONDS = {"words": 1 / 3, "formulas": 20, "figures": 20, "lines of code": 4}
 
 
 class PendingFacts(nodes.General, nodes.Element):
-    """The facts of a chapter, while pages are still being read."""
+    """A placeholder for the facts of a chapter, until all pages are read."""
 
 
 class PendingTime(nodes.Inline, nodes.Element):
-    """Words with a place for a time, while pages are still being read."""
+    """A placeholder for a text with a time in it, until all pages are read."""
 
 
 def reading_time(
@@ -160,7 +160,7 @@ def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 
 def difference(plan: nodes.Element, sections: list[nodes.section]) -> str:
-    """Say how a map differs from the sections; it names each of them once and in order."""
+    """Return how a map differs from the sections, each of which it must name once and in order."""
     named = [
         link.get("refid") or link.get("refuri", "").partition("#")[2]
         for link in plan.findall(nodes.reference)
@@ -174,7 +174,7 @@ def difference(plan: nodes.Element, sections: list[nodes.section]) -> str:
 
 
 def _duration(seconds: float | None) -> str:
-    """Say a time in the unit that fits it; a page without code runs nothing."""
+    """Write a time in a fitting unit; a page without code runs nothing."""
     if seconds is None:
         return "nothing"
     if seconds < 90:

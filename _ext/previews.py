@@ -1,4 +1,4 @@
-"""Sphinx extension: what a link to a page shows elsewhere: title, description and the book's picture.
+"""Sphinx extension: sets what other sites show for a link to a page: title, description and picture.
 
 It exists because sphinxext-opengraph describes a page by its first paragraph. Here the line ``description:``
 at the head of a page describes it; a page without one is a warning. Where a link is pasted, only whole
@@ -27,7 +27,7 @@ def use_address(app: Sphinx, config: Config) -> None:
 def add_tags(
     app: Sphinx, pagename: str, templatename: str, context: dict, doctree: object
 ) -> None:
-    """Describe a page to those that read only its head."""
+    """Describe a page to sites that read only its head."""
     if pagename not in app.env.all_docs:  # the search page and the like
         return
     description = app.env.metadata[pagename].get("description")

@@ -1,4 +1,4 @@
-"""Sphinx extension: names of the library lead to their place in its reference.
+"""Sphinx extension: links names of the library to its reference.
 
 A chapter links the first use of a public name that it shows, in code or in prose; imports and folded cells
 are passed over. The pages of the reference link every name in backticks and in the types of docstrings. A
@@ -111,7 +111,7 @@ def link(
 
 
 def skip(app: Sphinx, what: str, name: str, thing: object, *_: object) -> bool | None:
-    """Leave out what the pages name one by one, and what docstrings list as attributes."""
+    """Skip members that the pages name one by one, or that docstrings list as attributes."""
     shown = inspect.isroutine(thing) or isinstance(thing, property)
     return None if what != "module" and shown else True
 
@@ -126,7 +126,7 @@ def shorten(app: Sphinx, *what: object) -> tuple[str, str] | None:
 
 
 def clear_index(app: Sphinx, env: BuildEnvironment) -> None:
-    """Keep the names out of the book's index, which says where it speaks of what."""
+    """Keep the names out of the book's index, which lists subjects."""
     for page, entries in env.get_domain("index").entries.items():
         if page.startswith(PAGES):
             entries.clear()

@@ -86,7 +86,7 @@ def read_before_run(page: BeautifulSoup, file: Path) -> None:
 
 
 def draw_icons(page: BeautifulSoup, file: Path) -> None:
-    """Put each icon where it stands: the theme sends 700 kB of icons, and shows them late."""
+    """Inline each icon where it is used: the theme loads 700 kB of icons, and shows them late."""
     for mark in page.select("i.fas, i.fa-solid, span.fa-solid"):
         classes = set(mark["class"]) - {"fas", "fa-solid"}
         (name,) = (c for c in classes if c.startswith("fa-") and c != "fa-lg")
@@ -107,7 +107,7 @@ def icon(name: str) -> tuple[str, str, str]:
 
 
 def size_pictures(page: BeautifulSoup, file: Path) -> None:
-    """Give every picture its size, so that nothing moves when it arrives; fetch dark forms when shown."""
+    """Give every picture its size, so that nothing moves when it loads; load dark versions only when shown."""
     for picture in page.select("img[src$='.svg']:not([width])"):
         source = file.parent / unquote(urlsplit(picture["src"]).path)
         svg = source.read_text(encoding="utf-8")
@@ -162,7 +162,7 @@ def repair_page(file: Path) -> None:
 
 
 def written_pages(folder: Path) -> Iterable[Path]:
-    """List the pages of the book; what the theme keeps under ``_static`` is none."""
+    """List the pages of the book, without what the theme keeps under ``_static``."""
     return (file for file in folder.rglob("*.html") if "_static" not in file.parts)
 
 

@@ -93,7 +93,7 @@ def _soup(path: Path) -> BeautifulSoup:
 
 
 def _article(page: str, html: Path, folder: Path, book: Book) -> Tag:
-    """Take the text out of a page and fit it for the document."""
+    """Return the text of a page, adapted to the document."""
     article = _soup(html / f"{page}.html").select_one("article.bd-article")
     for element in article.select(SCREEN_ONLY):
         element.decompose()
@@ -120,7 +120,7 @@ def _from(folder: Path, file: Path) -> str:
 
 
 def _lead(link: Tag, page: str, book: Book) -> None:
-    """Have a link lead within the document; what leads to another file of the book becomes text."""
+    """Make a link lead within the document; links to other files of the book become text."""
     if re.match(r"\w+:", link["href"]):
         return
     file, _, anchor = link["href"].partition("#")

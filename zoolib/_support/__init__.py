@@ -1,1 +1,1 @@
-"""What every package needs and no reader looks for: checks of arguments, seeded generators, files, threads."""
+"""What every package needs: checks of arguments, seeded generators, files, threads."""

@@ -137,7 +137,7 @@ def as_array(
     shape: Shape | None = None,
     dtype: DTypeLike | None = None,
 ) -> NDArray:
-    """Return real numbers, as they are or in another type, that fit and may be multiplied; not copied."""
+    """Return finite real numbers of the shape wanted, converted if a type is given; not copied."""
     array = _numbers(name, value, "fiub", "real", shape)
     fits = np.abs(array) < LARGEST  # false for NaN, too
     if np.count_nonzero(fits) < fits.size:
@@ -148,7 +148,7 @@ def as_array(
 
 
 def as_flags(name: str, value: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return truths of the shape wanted; a single one serves all."""
+    """Return booleans of the shape wanted; a single one serves all."""
     flags = np.asarray(value)
     if flags.dtype != bool or flags.shape not in ((), shape):
         raise ValueError(
@@ -192,7 +192,7 @@ def every_row(
     wanted: str,
     error: type[Exception] = ValueError,
 ) -> None:
-    """Refuse values, one a row, of which some do not hold, and name the first row."""
+    """Raise if a condition fails in any row, and name the first such row."""
     if not np.all(held):
         at = tuple(np.argwhere(~np.atleast_1d(held))[0])
         row = ", ".join(map(str, at))

@@ -1,4 +1,4 @@
-"""Optional packages: whoever needs one that is missing says so, and names the extra that brings it."""
+"""Optional packages: if a missing one is needed, the error names the extra that brings it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXTRAS = {
 
 @contextmanager
 def needed_by(what: str) -> Iterator[None]:
-    """Import packages of an extra inside: if one is missing, the error says that `what` needs it.
+    """Import packages of an extra inside this context: if one is missing, the error says that `what` needs it.
 
     Where one thing is imported for another, the error names the outermost.
     """

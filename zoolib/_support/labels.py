@@ -1,4 +1,4 @@
-"""Labels: arms by the names that a shop gives them, and the places of these in arrays."""
+"""Labels: the names that a shop gives its arms, and their places in arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zoolib._support.checks import as_ids, as_size
 
 
 class Labels:
-    """Arms in their order, by their labels or, where only their number is told, as 0, 1, ….
+    """Labels of arms in their order; 0, 1, … if only their number is given.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Labels:
         return repr(self[:])
 
     def setting(self) -> int | list[Hashable]:
-        """Return what makes the same labels again."""
+        """Return the argument that makes the same labels again."""
         return self._n if self.names is None else list(self.names)
 
     def places(
@@ -89,7 +89,7 @@ class Labels:
         return as_objects([self.names[place] for place in np.asarray(places).tolist()])
 
     def and_more(self, arms: int | Sequence[Hashable]) -> Labels:
-        """Return these labels and others behind them."""
+        """Return these labels, followed by others."""
         more = Labels("arms", arms)
         if (self.names is None) != (more.names is None):
             raise TypeError(
@@ -102,7 +102,7 @@ class Labels:
 
 
 def as_objects(things: Iterable[Hashable]) -> NDArray[np.object_]:
-    """Return things, tuples among them, as an array of one axis."""
+    """Return objects, which may be tuples, as an array with one axis."""
     things = list(things)
     return np.fromiter(things, object, len(things))
 

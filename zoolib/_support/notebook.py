@@ -1,4 +1,4 @@
-"""Are we in a notebook? Asked without importing IPython, which the library does not need."""
+"""Detect a notebook without importing IPython, which the library does not need."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import sys
 
 
 def in_notebook() -> bool:
-    """Return whether this code runs in an IPython shell, a Jupyter kernel among them."""
+    """Return whether this code runs in an IPython shell, such as a Jupyter kernel."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and ipython.get_ipython() is not None

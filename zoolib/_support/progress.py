@@ -1,4 +1,4 @@
-"""Progress bars on the terminal, which one setting silences everywhere."""
+"""Progress bars on the terminal; one setting silences them all."""
 
 from __future__ import annotations
 

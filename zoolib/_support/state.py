@@ -1,4 +1,4 @@
-"""States: what an object needs to go on exactly as before, as plain data and as bytes.
+"""States: what an object needs to continue exactly as before, as plain data and as bytes.
 
 A state is a dict whose keys are strings. Its values are numbers, strings, booleans, None, arrays, and
 lists and dicts of these. An object's *settings* are the arguments of its constructor, each of which it
@@ -27,7 +27,7 @@ _ARRAY = "__array__"  # stands in JSON for an array, with its number
 
 
 class Learner:
-    """What learns, and can be written down.
+    """An object that learns and whose state can be saved.
 
     `_learns` names the attributes that hold what was learnt, beside those of the parent classes: arrays,
     counts, generators, learners, and lists and dicts of these. In a state they have no underscore in front.
@@ -36,14 +36,14 @@ class Learner:
     _learns: ClassVar[tuple[str, ...]] = ()
 
     def state(self) -> dict[str, Any]:
-        """Return what was learnt since this object was made, as plain data, copied."""
+        """Return a copy, as plain data, of what this object has learnt."""
         return {
             name.lstrip("_"): _plain(name, getattr(self, name))
             for name in self._all_it_learns()
         }
 
     def _restore(self, learned: dict[str, Any]) -> None:
-        """Take back what was learnt, checked; the object is new."""
+        """Restore what was learnt into this new object, after checks."""
         for name in self._all_it_learns():
             found = _restored(learned, name.lstrip("_"), getattr(self, name))
             # A property shows arrays that live elsewhere and are filled by now.
@@ -78,7 +78,7 @@ class Stateful(Learner):
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def state(self) -> dict[str, Any]:
-        """Return all that this object needs to go on exactly as it would, as plain data, copied.
+        """Return a copy, as plain data, of all that this object needs to continue exactly as it would.
 
         Raises
         ------
@@ -106,7 +106,7 @@ class Stateful(Learner):
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return an object that goes on exactly as the one whose `state` this is.
+        """Return an object that continues exactly as the one whose `state` this is.
 
         Parameters
         ----------
@@ -135,7 +135,7 @@ class Stateful(Learner):
         return thing
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state to a file; whatever stood there is replaced when all is written."""
+        """Write the state to a file; an existing file is replaced only when all is written."""
         blob = to_bytes(self.state())
         write_whole(path, lambda file: file.write(blob))
 

@@ -1,4 +1,4 @@
-"""How many threads may compute: small matrices wait for their threads longer than they compute."""
+"""How many threads may compute: for small matrices, starting threads takes longer than computing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let NumPy compute on one thread for a while, and PyTorch, too, where somebody has loaded it."""
+    """Restrict NumPy, and PyTorch if it is loaded, to one thread for a while."""
     torch = sys.modules.get("torch")  # to load it here would take seconds
     before = torch.get_num_threads() if torch else None
     if torch:

@@ -72,7 +72,7 @@ PRAGMAS = (
 
 
 class StoreError(RuntimeError):
-    """The database refused; what was acknowledged before is safe, and nothing was changed."""
+    """The database failed; what was acknowledged before is safe, and nothing was changed."""
 
 
 class StoreLockedError(StoreError):
@@ -84,7 +84,7 @@ class StoreFullError(StoreError):
 
 
 class StoreCorruptError(StoreError):
-    """The file is damaged, or no database of this service."""
+    """The file is damaged, or not a database of this service."""
 
 
 class StoreOutdatedError(StoreError):
@@ -171,7 +171,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Do all of it, on disk when this returns, or nothing."""
+        """Do everything inside, on disk when this returns, or nothing."""
         with self.alone(), self._errors():
             self._db.execute("BEGIN IMMEDIATE")
             try:

@@ -81,7 +81,7 @@ class Workers:
             raise
 
     def close(self) -> None:
-        """Let the threads end that do not hang."""
+        """Let the threads that do not hang end."""
         while self._threads:
             self._threads -= 1
             self._jobs.put(None)
@@ -126,14 +126,14 @@ class Breaker:
         return self._checked is None or not 0 <= now - self._checked < self.pause
 
     def checked(self, reason: str, now: float) -> None:
-        """Take in a health check: passed if there is no reason why not."""
+        """Record a health check: passed unless a reason is given."""
         self.failures = (
             self.patience if reason else min(self.failures, self.patience - 1)
         )
         self.reason, self._checked = reason, now
 
     def tried(self, reason: str, now: float) -> None:
-        """Take in an attempt to serve: a success if there is no reason why not."""
+        """Record an attempt to serve: a success unless a reason is given."""
         self.failures = self.failures + 1 if reason else 0
         self.reason = reason
         if self.failures == self.patience:  # it rests from now on
@@ -141,6 +141,6 @@ class Breaker:
 
 
 def fallback_probabilities(store: Store) -> NDArray[np.float64]:
-    """Return a policy (K,) that needs no model: mostly the products with the best click rate of late."""
+    """Return a policy (K,) that needs no model: mostly the products with the best recent click rate."""
     visits, rewards = store.arm_totals(FALLBACK_REWARDS)
     return with_floor(greedy(rewards / np.maximum(visits, 1)), FALLBACK_FLOOR)

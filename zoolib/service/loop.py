@@ -423,7 +423,7 @@ class BanditService:
         return seq
 
     def expire(self) -> int:
-        """Give all decisions whose time for a reward is over a zero, learn it, and return how many there were.
+        """Give all overdue decisions a reward of zero, learn it, and return how many there were.
 
         `select` and `reward` do the same in passing, for a few at each call.
         """
@@ -435,7 +435,7 @@ class BanditService:
         return total
 
     def fates(self) -> dict[str, int]:
-        """Count the decisions by their fates, after those that are due have expired.
+        """Count the decisions by their fates, after overdue ones have expired.
 
         Those in the log are "open", since a reward may yet come, "rewarded", or "expired". Those "refused" were
         not on the disk in time: nobody has seen them, and no agent learns from them.

@@ -148,7 +148,7 @@ def recover(
 
 
 def learns_from_rewards_alone(agent: Agent) -> bool:
-    """Tell whether a choice leaves nothing behind in an agent but random numbers drawn."""
+    """Return whether choosing changes nothing in an agent but its random numbers."""
     shape = agent.n_arms, agent.n_features
     before = Model(agent, 0).to_bytes()
     twin = Model.from_bytes(before, 0, np.random.SeedSequence(0))

@@ -33,7 +33,7 @@ SNAPSHOTS_KEPT = 2
 
 
 class RewardRejectedError(ValueError):
-    """A reward that cannot be counted; but for a counter, what else changes would at any other call."""
+    """A reward that cannot be counted; a counter changes, and nothing that another call would not change."""
 
 
 class UnknownEventError(RewardRejectedError):
@@ -300,7 +300,7 @@ class Store(Database):
         raise kind(f"event_id must {words}: got {event_id}")
 
     def expire(self, clock: Clock, most: int) -> int:
-        """Give the oldest open events that are due a reward of zero; return how many did."""
+        """Give the oldest overdue open events a reward of zero; return their number."""
         with self.alone():
             self._settle()
             due = "SELECT 1 FROM events WHERE open AND due <= ? LIMIT 1"
@@ -453,7 +453,7 @@ class Store(Database):
         return gone
 
     def deleted(self) -> int:
-        """Return the highest sequence number of a reward ever deleted: what has not learnt it never can."""
+        """Return the highest sequence number of a deleted reward: an agent that has not learnt it never can."""
         return int(self.fact(DELETED) or 0)
 
     # ---- The registry
@@ -546,7 +546,7 @@ class Store(Database):
     # ---- Facts and counters
 
     def fact(self, name: str) -> str | None:
-        """Return what was remembered under a name, None if nothing was."""
+        """Return the text remembered under a name, or None."""
         found = self._rows("SELECT value FROM facts WHERE name = ?", name)
         return found[0][0] if found else None
 
@@ -556,7 +556,7 @@ class Store(Database):
             db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
 
     def counters(self) -> dict[str, int]:
-        """Return what was counted since the file was made, rejected rewards for example."""
+        """Return the counters since the file was made, for example of rejected rewards."""
         return dict(self._rows("SELECT name, count FROM counters ORDER BY name"))
 
 
@@ -571,7 +571,7 @@ def _count(db: sqlite3.Connection, name: str, by: int = 1) -> None:
 def _expire(
     db: sqlite3.Connection, time: float, most: int, event: int | None = None
 ) -> int:
-    """Give open events that are due a reward of zero, the oldest first, or one alone; return how many did."""
+    """Give overdue open events a reward of zero, the oldest first, or only one; return their number."""
     which, values = ("", ()) if event is None else (" AND id = ?", (event,))
     return db.execute(
         "INSERT INTO rewards (event, reward, time, expired) SELECT id, 0, ?, 1 FROM events"

@@ -42,7 +42,7 @@ class Watch:
         return json.dumps({"event": self.event, "monitor": self.monitor.state()})
 
     def restore(self, state: str) -> None:
-        """Go on where a watch on the same monitor was when its `state` was taken."""
+        """Continue where a watch on the same monitor was when its `state` was taken."""
         kept = json.loads(state)
         self.monitor.restore(kept["monitor"])
         self.event = kept["event"]

@@ -83,13 +83,13 @@ def _empty() -> None: ...  # what a stub compiles to
 
 
 def expect(holds: object, hint: str) -> None:
-    """Say the hint unless something holds."""
+    """Give the hint unless a condition holds."""
     if not holds:
         raise NotYetError(hint)
 
 
 def expect_callable(found: object, hint: str) -> None:
-    """Say the hint unless something is a function or a class."""
+    """Give the hint unless a value is a function or a class."""
     kind = type(found).__name__
     expect(callable(found), f"a function or class is wanted, and {kind} came. {hint}")
 

@@ -303,7 +303,7 @@ def _projection(errors: ArrayLike, savings: ArrayLike) -> None:
     "probabilities, and the share of the linear predictions that are no probabilities",
 )
 def _logistic(linear_error: float, logistic_error: float, outside: float) -> None:
-    """Find the line by its moments over uniform prices: that of least squares from endless data."""
+    """Find the least-squares line for infinitely many data by its moments over uniform prices."""
 
     def truth(price: ArrayLike) -> NDArray[np.float64]:
         return 1 / (1 + np.exp(8 * np.asarray(price) - 4))

@@ -28,7 +28,7 @@ def _best(process: DecisionProcess) -> NDArray[np.int64]:
 
 
 def _expect(found: ArrayLike, hints: dict, within: ArrayLike = 1e-9) -> None:
-    """Expect the first numbers; the others are those of mistakes, and what is said of them."""
+    """Expect the first numbers; the others come from known mistakes, each with its hint."""
     (hint, right), *mistakes = hints.items()
     judging.expect_close(found, right, hint, within=within, mistakes=dict(mistakes))
 
@@ -84,7 +84,7 @@ def _lasts(lasts: Function) -> None:
 
 @exercise("ex-sarsa", "a function that returns the new table, and what both promise")
 def _sarsa(sarsa: Function, promised: ArrayLike) -> None:
-    """Make exploring a part of the world: in that world SARSA's policy is the best one."""
+    """Make exploration part of the world: in that world SARSA's policy is the best one."""
     q, at = np.random.default_rng(0).random((3, 4)), np.eye(3, 4) * [0, 1, 0, 0]
     for ended in (False, True):
         after = {
