@@ -127,7 +127,7 @@ def sarsa(after, part=True):
 
 right = sarsa(lambda q, a, ended: 0 if ended else q[a])
 AROUND = 0.8 * np.eye(10)[TRUTH.optimal_q().argmax(axis=-1)] + 0.02
-PROMISED = np.array(solved("ex-sarsa")[0]["promised"])
+PROMISED = np.array(solved("ex-sarsa")[0]["worth"])
 VERDICTS["ex-sarsa"] = [
     (right, PROMISED, "right."),
     (sarsa(lambda q, a, ended: 0 if ended else q.max()), SOME, "That is Q-learning"),

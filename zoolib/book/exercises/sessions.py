@@ -82,7 +82,7 @@ def _lasts(lasts: Function) -> None:
             "The policy that lasts longest counts, not chance.": sum(n) + 1})  # fmt: skip
 
 
-@exercise("ex-sarsa", "a function that returns the new table, and what both promise")
+@exercise("ex-sarsa", "a function that returns the new table, and what a session is worth by each")
 def _sarsa(sarsa: Function, promised: ArrayLike) -> None:
     """Make exploration part of the world: in that world SARSA's policy is the best one."""
     q, at = np.random.default_rng(0).random((3, 4)), np.eye(3, 4) * [0, 1, 0, 0]
@@ -99,7 +99,7 @@ def _sarsa(sarsa: Function, promised: ArrayLike) -> None:
     exploring = replace(truth, transition=moves, reward=click)
     best, other = (world.value(_best(truth)) for world in (truth, exploring))
     _expect(promised, within=1e-4, hints={
-        "SARSA's promises what its targets mean. Enough sweeps?": [best, exploring.value(_best(exploring))],
+        "By SARSA's table: the mean that its targets take. Enough sweeps?": [best, exploring.value(_best(exploring))],
         "SARSA's table knows that the shop explores.": [best, best],
         "SARSA explores around its own plan, not Q-learning's.": [best, other]})  # fmt: skip
 
