@@ -73,10 +73,10 @@ Interactive.register("carry", (figure, { personas, categories, companion, patien
     label: "Patience falling by itself", min: 0.3, max: 0.8, step: 0.1, value: 0.5, format: percent,
   });
   const plot = figure.plot({
-    label: "Clicks a session against the carry-over, for the best session and the best next click.",
+    label: "Clicks per session against the carry-over, for the best session and the best next click.",
     height: 260,
     x: { label: "carry-over χ", domain: [0, 1], ticks: [0, 0.25, 0.5, 0.75, 1] },
-    y: { label: "clicks a session" },
+    y: { label: "clicks per session" },
   });
   figure.legend([
     { label: "best session", color: "green" },

@@ -13,7 +13,7 @@ Interactive.register("playground", (figure, data) => {
   ];
   const ORACLE = { label: "best possible", color: "muted", width: 1.5 };
   const [RANDOM, STOPPED] = [2, 3];
-  const SPEEDS = [Infinity, 5000, 1000, 100]; // visits a second
+  const SPEEDS = [Infinity, 5000, 1000, 100]; // visits per second
   const EVERY = data.n_steps / 200; // visits between two points of a curve
   const WIDE = 5; // points that a click rate looks back: 500 visits
   const SLICE = 30; // milliseconds of work in a frame: the page stays awake
@@ -240,7 +240,7 @@ Interactive.register("playground", (figure, data) => {
   /** Play what is due, for no longer than a slice; then let the page breathe. */
   function frame(now) {
     const until = performance.now() + SLICE;
-    const pace = wanted > 1 || ahead.length ? Infinity : SPEEDS[speed.value]; // visits a second
+    const pace = wanted > 1 || ahead.length ? Infinity : SPEEDS[speed.value]; // visits per second
     const elapsed = Math.min(Math.max(1, now - lastFrame), 100); // milliseconds; more while the page was hidden
     owed = Math.min(owed, 1) + (pace * elapsed) / 1000;
     for (let n = 0; owed >= 1 && !finished(); n++, owed--) {

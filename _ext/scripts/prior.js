@@ -37,7 +37,7 @@ Interactive.register("prior", (figure, data) => {
     label: "Prediction and score of a new product against the visits that saw it.",
     height: 320,
     x: { label: "visits of this persona that saw the newcomer", domain: [0, 80] },
-    y: { label: "clicks a visit", domain: [0, 1.2] },
+    y: { label: "clicks per visit", domain: [0, 1.2] },
   });
   figure.legend([
     { label: "score", color: "orange" },

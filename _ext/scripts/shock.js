@@ -8,7 +8,7 @@ const Shock = {
     return before.map((p, i) => (1 - part) * p + part * after[i]);
   },
 
-  /** Clicks a visit of the frozen recommender and of the oracle. */
+  /** Clicks per visit of the frozen recommender and of the oracle. */
   values(shock, part) {
     const now = Shock.taste(shock, part);
     return {
@@ -37,10 +37,10 @@ Interactive.register("shock", (figure, { categories, shocks }) => {
     { label: "part of the persona that is shown it", color: "orange", shape: "bar" },
   ]);
   const earned = figure.plot({
-    label: "Clicks a visit against the size of the shock, for oracle and recommender.",
+    label: "Clicks per visit against the size of the shock, for oracle and recommender.",
     height: 240,
     x: { label: "how far the taste has changed", domain: [0, 1], ticks: [0, 0.25, 0.5, 0.75, 1], format: percent },
-    y: { label: "clicks a visit", domain: [0.4, 0.65] },
+    y: { label: "clicks per visit", domain: [0.4, 0.65] },
   });
   const say = figure.summary();
 
@@ -69,7 +69,7 @@ Interactive.register("shock", (figure, { categories, shocks }) => {
       }
     });
     say(
-      `The oracle earns ${number(here.oracle, 3)} clicks a visit, the recommender ${number(here.frozen, 3)}: ` +
+      `The oracle earns ${number(here.oracle, 3)} clicks per visit, the recommender ${number(here.frozen, 3)}: ` +
         `${percent(here.frozen / here.oracle)} of it. Since the change began the recommender's clicks moved by ` +
         `${number(here.frozen - at[0].frozen, 3)}.`,
     );
