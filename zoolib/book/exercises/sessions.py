@@ -99,7 +99,8 @@ def _sarsa(sarsa: Function, promised: ArrayLike) -> None:
     exploring = replace(truth, transition=moves, reward=click)
     best, other = (world.value(_best(truth)) for world in (truth, exploring))
     _expect(promised, within=1e-4, hints={
-        "By SARSA's table: the mean that its targets take. Enough sweeps?": [best, exploring.value(_best(exploring))],
+        "By SARSA's table: the mean that its targets take. Enough sweeps?": [
+            best, exploring.value(_best(exploring))],
         "SARSA's table knows that the shop explores.": [best, best],
         "SARSA explores around its own plan, not Q-learning's.": [best, other]})  # fmt: skip
 
