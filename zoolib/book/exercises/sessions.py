@@ -82,7 +82,10 @@ def _lasts(lasts: Function) -> None:
             "The policy that lasts longest counts, not chance.": sum(n) + 1})  # fmt: skip
 
 
-@exercise("ex-sarsa", "a function that returns the new table, and what a session is worth by each")
+@exercise(
+    "ex-sarsa",
+    "a function that returns the new table, and what a session is worth by each",
+)
 def _sarsa(sarsa: Function, promised: ArrayLike) -> None:
     """Make exploration part of the world: in that world SARSA's policy is the best one."""
     q, at = np.random.default_rng(0).random((3, 4)), np.eye(3, 4) * [0, 1, 0, 0]
