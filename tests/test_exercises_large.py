@@ -149,7 +149,7 @@ def test_the_books_body_is_right():
     names |= {"SIZES": (1_000,), "LOG": names["log_of"](1_000)}
     agent = NeuralLinearAgent(50, 9, **names["head"])
     names["study"](agent)
-    body = CHAPTER.define("ex-frozen-body", names)["FrozenBody"](agent)
+    body = CHAPTER.define("ex-frozen-body", names)["FrozenBody"](agent, names["nine"])
     assert_says("ex-frozen-body", body, SHARES, "right.")
 
 
