@@ -1069,13 +1069,17 @@ def test_a_call_that_finds_all_workers_at_work_waits_for_one():
 
 
 def test_the_wait_for_a_worker_counts_towards_the_deadline():
-    workers, waits, clock = Workers(1), [], count(0.0, 10.0)  # ten seconds between two looks at it
+    workers, waits, clock = (
+        Workers(1),
+        [],
+        count(0.0, 10.0),
+    )  # ten seconds between two looks at it
 
     def result(future, timeout):
         waits.append(timeout)
 
     with (
-        mock.patch("zoolib.service.health.time.monotonic", lambda: next(clock)),
+        mock.patch("zoolib.service.health.time.monotonic", side_effect=clock),
         mock.patch("zoolib.service.health.Future.result", result),
     ):
         workers.call(int, 60)
