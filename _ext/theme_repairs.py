@@ -59,6 +59,11 @@ ATTRIBUTES = {
     "div.citation[role=doc-biblioentry]": {"role": "listitem"},
     "div#pst-primary-sidebar": {"role": "complementary", "aria-label": "The book"},
 }
+ASK_SYSTEM = """
+if (document.documentElement.dataset.mode === "auto")
+  document.documentElement.dataset.theme =
+    matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+"""
 FORMATTER = HTMLFormatter(
     entity_substitution=EntitySubstitution.substitute_xml,
     void_element_close_prefix="",
@@ -80,9 +85,16 @@ def repair_markup(page: BeautifulSoup, file: Path) -> None:
 
 
 def read_before_run(page: BeautifulSoup, file: Path) -> None:
-    """Run scripts after the text is shown: all but the one that sets the colours move behind the content."""
+    """Run scripts after the text is shown: all but the one that sets the colours move behind the content.
+
+    That one also asks the reader's system. The theme asks it in a later script, and until then no colour is
+    defined, nor any border that has one: lines break elsewhere when borders come.
+    """
     for script in page.select("head script:not([data-cfasync])"):
         page.body.append(script.extract())
+    for script in page.select("head script[data-cfasync]"):
+        if ASK_SYSTEM not in script.text:
+            script.append(ASK_SYSTEM)
 
 
 def draw_icons(page: BeautifulSoup, file: Path) -> None:

@@ -176,6 +176,17 @@ def test_a_page_holds_still_while_it_loads(visited, name, size):
     assert seen.shift < 0.05, seen.shifts  # below a tenth counts as good
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_and_borders_are_there_before_any_script(browser, address, scheme):
+    page = browser.new_page(color_scheme=scheme)
+    page.route("**/*.js*", lambda route: route.abort())
+    page.goto(address + REFERENCE[-1])
+    border = "getComputedStyle(document.querySelector('code.literal')).borderLeftWidth"
+    assert page.evaluate("document.documentElement.dataset.theme") == scheme
+    assert page.evaluate(border) == "1px"
+    page.close()
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_asks_only_its_own_host(visited, name, size, address):
     assert visited(name, size, name not in ALIKE).hosts == {urlsplit(address).netloc}
