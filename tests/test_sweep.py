@@ -165,6 +165,24 @@ def test_settings_may_be_given_one_by_one_with_different_names():
     np.testing.assert_array_equal(table.ridge, [np.nan, np.nan, 2])
 
 
+def test_the_best_setting_has_the_highest_mean():
+    rows = [
+        ("one", 0.1, 1, 3, 0.9),  # the highest share, but a lower mean
+        ("one", 0.1, 1, 1, 0.3),
+        ("one", 1.0, 2, 3, 0.7),
+        ("one", 1.0, 2, 1, 0.7),
+        ("two", 1.0, 2, 3, 0.5),  # comes first of equals
+        ("two", 1.0, 2, 1, 0.5),
+        ("two", 0.1, 1, 3, 0.4),
+        ("two", 0.1, 1, 1, 0.6),
+    ]
+    table = pd.DataFrame(rows, columns=["agent", "alpha", "ridge", "seed", "share"])
+    chosen = {"alpha": 1.0, "ridge": 2}
+    assert Sweep(table, ()).best("share") == {"one": chosen, "two": chosen}
+    assert Sweep(table, ()).best("seed")["two"] == chosen
+    assert quick(settings={}).best("share") == {"LinUCB": {}}
+
+
 def test_no_settings_are_one_setting():
     table = quick(settings={}, seeds=[0, 1]).table
     assert list(table.columns) == ["agent", "seed", "share"]

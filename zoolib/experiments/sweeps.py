@@ -114,6 +114,15 @@ class Sweep:
     table: pd.DataFrame
     failures: tuple[Task, ...]
 
+    def best(self, measure: str) -> dict[str, dict[str, Value]]:
+        """Return each agent's setting with the highest mean over worlds; ties go to the first in the grid."""
+        settings = list(self.table.columns[1 : self.table.columns.get_loc("seed")])
+        grid = ["agent", *settings]
+        groups = self.table.groupby(grid, sort=False, dropna=False, as_index=False)
+        means = groups[measure].mean()
+        highest = means.loc[means.groupby("agent", sort=False)[measure].idxmax(), grid]
+        return {row.pop("agent"): row for row in highest.to_dict("records")}
+
 
 def sweep(
     agents: Mapping[str, Callable[..., Agent]],
