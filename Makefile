@@ -109,7 +109,7 @@ bench: $(PEERS_READY)
 	@.venv-peers/bin/python -m benchmarks --json $(BENCH)
 
 # Plays what is missing in the records of the chapters, sweeps and long runs; if stopped, the next call goes on.
-SWEPT := linucb neural-bandits practice large production sessions experiments choosing-alpha digits neural-ucb-paper
+SWEPT := static-recommender linucb neural-bandits practice large production sessions experiments choosing-alpha digits neural-ucb-paper
 sweeps: $(READY)
 	@for chapter in $(SWEPT); do \
 		$(BIN)/jupytext --to py:percent -o - chapters/$$chapter.md | MPLBACKEND=agg TQDM_DISABLE= $(BIN)/python - || exit 1; \
