@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from tests.exercises import CHAPTERS, RAISED, assert_says, raises, run, verdicts
-from zoolib import EnsembleAgent, NeuralLinearAgent, ZooplusSimulator
+from zoolib import EnsembleAgent, ZooplusSimulator
 
 CHAPTER = CHAPTERS["large"]
 WORLDS = [ZooplusSimulator(seed=seed) for seed in range(20)]
 NAMES = CHAPTER.names(worlds=WORLDS, SEEDS=range(2))
-HALF, SHARES = np.full(20, 0.5), np.full(20, 93.0)
 
 
 def defined(label, name):
@@ -20,14 +19,9 @@ def defined(label, name):
     return CHAPTER.define(label, NAMES)[name]
 
 
-class Broken:
-    transform = staticmethod(raises)
-
-
 RAISING = {
     "ex-random-candidates": (raises, raises),
     "ex-hopeful-weights": (raises,),
-    "ex-frozen-body": (Broken(), HALF),
     "ex-practice-prior": (raises,),
 }
 
@@ -86,71 +80,6 @@ VERDICTS["ex-hopeful-weights"] = [
     (query(lambda u, m, move, width, x: u * (m + x * width / (x @ x))), "along A⁻¹x"),
     (query(lambda u, m, move, width, x: width), "shape (6,) is wanted"),
 ]
-
-
-class Body:
-    """Rows of a table of units, one row for each persona and category, and a one."""
-
-    def __init__(self, units, constant=1.0):
-        self.units, self.constant = units, constant
-
-    def transform(self, users):
-        users = zip(WORLDS, np.asarray(users), strict=True)
-        persona = np.stack([world.persona_of_user[user] for world, user in users])
-        category = np.stack([world.category_of_product for world in WORLDS])
-        rows = self.units[persona[:, None], category]
-        last = np.broadcast_to(self.constant, rows[..., :1].shape)
-        return np.concatenate((rows, last), axis=-1)
-
-
-class Restless(Body):
-    """A body that goes on learning."""
-
-    asked = 0
-
-    def transform(self, users):
-        self.asked += 1
-        return super().transform(users) + self.asked
-
-
-CLICKS = WORLDS[0].click_table[..., None]
-NOISE = np.random.default_rng(0).random((4, 5, 32))
-TRAINED = Body(np.maximum(CLICKS * (1 + NOISE / 10), 0))
-NO_ONE = Body(NOISE, NOISE[0, 0, 0] + np.arange(50.0)[:, None])
-VERDICTS["ex-frozen-body"] = [
-    (TRAINED, SHARES, "right."),
-    (Body(NOISE[..., :31]), SHARES, "(20, 50, 33)"),
-    (NO_ONE, SHARES, "must be a one"),
-    (Restless(CLICKS * NOISE), SHARES, "whenever asked"),
-    (Body(NOISE), SHARES, "trained on the log"),
-    (TRAINED, 93.0, "(20,) is wanted"),
-    (TRAINED, SHARES / 100, "percentages"),
-    (TRAINED, 100 * SHARES, "percentages"),
-    (TRAINED, SHARES / 2, "best single product"),
-]
-
-
-@pytest.mark.no_cover
-def test_the_books_body_is_right():
-    """Of an agent that has learnt from fewer visits than the book's."""
-    given = [
-        "worlds",
-        "nine",
-        "truth",
-        "everyone",
-        "known",
-        "rows",
-        "noise",
-        "SIZES",
-        "LOG",
-        "head",
-    ]
-    names = CHAPTER.names(*given, SEEDS=range(20))
-    names |= {"SIZES": (1_000,), "LOG": names["log_of"](1_000)}
-    agent = NeuralLinearAgent(50, 9, **names["head"])
-    names["study"](agent)
-    body = CHAPTER.define("ex-frozen-body", names)["FrozenBody"](agent, names["nine"])
-    assert_says("ex-frozen-body", body, SHARES, "right.")
 
 
 PriorEnsemble = defined("ex-practice-prior", "PriorEnsemble")

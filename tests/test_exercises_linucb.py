@@ -42,7 +42,6 @@ def defined(label, name):
         "ex-coverage",
         "ex-theory-alpha",
         "ex-projection",
-        "ex-logistic",
     ],
 )
 def test_the_books_solution_is_right(label):
@@ -62,7 +61,6 @@ VERDICTS = {}
         "ex-price-forgetting": [(raises, RAISED), (0.2, NO_FUNCTION)],
         "ex-ridge-fractions": [("x", "x", "numbers are wanted")],
         "ex-projection": [("x", "x", "numbers are wanted")],
-        "ex-logistic": [("x", "x", "x", "numbers are wanted")],
     }
 )
 def test_what_raises_or_is_of_another_kind_is_said(case):
@@ -286,24 +284,6 @@ VERDICTS["ex-projection"] = [
     (ERRORS, 1000 / M, "square of the dimension"),
     (ERRORS, 1 / SAVED, "fraction is the other way round"),
     (ERRORS, SAVED + 0.07, "Divide the operations"),
-]
-
-PRICE = (rng := np.random.default_rng(2)).random(2_000)
-TRUTH = 1 / (1 + np.exp(8 * PRICE - 4))
-CLICKED = rng.random(2_000) < TRUTH
-LINE = np.polyval(np.polyfit(PRICE, CLICKED, 1), PRICE)
-LINEAR, NOISE = (np.sqrt(np.mean((LINE - of) ** 2)) for of in (TRUTH, CLICKED))
-OUTSIDE = np.mean((LINE < 0) | (LINE > 1))
-VERDICTS["ex-logistic"] = [
-    (LINEAR, 0.01, OUTSIDE, "right."),
-    (NOISE, 0.01, OUTSIDE, "not with the click"),
-    (0.01, LINEAR, OUTSIDE, "the order, ridge first"),
-    (LINEAR**2, 0.01, OUTSIDE, "root of the mean square"),
-    (0.2, 0.01, OUTSIDE, "The linear model"),
-    (LINEAR, 0.2, OUTSIDE, "The logistic model"),
-    (LINEAR, 0.0, OUTSIDE, "cannot be learnt"),
-    (LINEAR, 0.01, 2000 * OUTSIDE, "not a number of visits"),
-    (LINEAR, 0.01, np.mean(LINE < 0), "below zero and above one"),
 ]
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from math import comb
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from zoolib.agents import Context, EnsembleAgent
 from zoolib.book.exercises.judging import (
@@ -18,9 +17,7 @@ from zoolib.book.exercises.judging import (
     expect_close,
     numbers,
 )
-from zoolib.experiments.evaluation import best_product_value, oracle_value
 from zoolib.models.posterior import RidgePosterior
-from zoolib.world.simulator import ZooplusSimulator, true_ctr_matrix
 
 ROWS = np.tile(np.eye(4, dtype=np.float32), (2, 1, 1))  # for a small ensemble
 
@@ -81,39 +78,6 @@ def _hopeful_weights(query: Function) -> None:
         off = asked / u - posterior.mean
         hint = "These weights lie outside the ellipsoid of radius 1: move along A⁻¹x, not along x."
         expect(off @ A @ off < 1 + 1e-6, hint)
-
-
-@exercise(
-    "ex-frozen-body",
-    wanted="the body, made for the worlds of seeds 0 to 19, and twenty shares of the oracle in percent",
-)
-def _frozen_body(body: Any, share: ArrayLike) -> None:
-    """Expect that the directions in which rows vary most tell much of the click probabilities."""
-    worlds, users = [ZooplusSimulator(seed=seed) for seed in range(20)], np.arange(20)
-    hint = "`transform` makes 32 units and a one for each of 50 products: (20, 50, 33)."
-    rows = numbers(np.array(body.transform(users)), (20, 50, 33), hint)
-    hint = "One feature must be a one: the head needs a constant."
-    expect((np.ptp(rows, axis=(0, 1)) < 1e-9).any(), hint)
-    kept = np.array_equal(rows, body.transform(users))
-    expect(kept, "A frozen body gives the same visitor the same rows, whenever asked.")
-
-    users, explained = np.arange(40), []
-    seen = np.array([body.transform(np.full(20, user)) for user in users], float)
-    for w, world in enumerate(worlds):
-        x = seen[:, w].reshape(-1, 33)
-        clicks = true_ctr_matrix(world)[users].ravel()
-        directions = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)[0][:, :4]
-        clicks = clicks - clicks.mean()
-        explained.append(np.sum((directions.T @ clicks) ** 2) / np.sum(clicks**2))
-    hint = "The units do not tell what is clicked from what is not: is the body trained on the log?"
-    expect(np.mean(explained) > 0.6, hint)
-
-    hint = "Hand over percentages of the oracle's clicks, one per world."
-    mean = numbers(share, (20,), hint, low=0, high=100).mean()
-    expect(mean > 1, hint)
-    single = [100 * best_product_value(w) / oracle_value(w) for w in worlds]
-    hint = "This is no better than the best single product. Does the head see the units, and does it discount?"
-    expect(mean > np.mean(single), hint)
 
 
 @exercise(

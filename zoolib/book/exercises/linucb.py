@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import integrate, optimize, stats
+from scipy import optimize, stats
 
 from zoolib.agents import Context, LinUCBAgent
 from zoolib.book.exercises.judging import (
@@ -295,39 +295,3 @@ def _projection(errors: ArrayLike, savings: ArrayLike) -> None:
         "An update takes the square of the dimension.": d / m,
     }
     expect_close(savings, factor, hint, within=0.06, mistakes=mistakes)
-
-
-@exercise(
-    "ex-logistic",
-    wanted="the root mean square errors of the ridge and of the logistic regression against the true "
-    "probabilities, and the share of the linear predictions that are no probabilities",
-)
-def _logistic(linear_error: float, logistic_error: float, outside: float) -> None:
-    """Find the least-squares line for infinitely many data by its moments over uniform prices."""
-
-    def truth(price: ArrayLike) -> NDArray[np.float64]:
-        return 1 / (1 + np.exp(8 * np.asarray(price) - 4))
-
-    def mean(of: Function) -> float:
-        return integrate.quad(of, 0, 1)[0]
-
-    slope = 12 * mean(lambda s: (s - 0.5) * truth(s))
-    line = np.poly1d([slope, mean(truth) - slope / 2])
-    of_line = np.sqrt(mean(lambda s: (line(s) - truth(s)) ** 2))
-    of_clicks = np.sqrt(mean(lambda s: truth(s) * (1 - truth(s))))
-    models = ("linear", linear_error, of_line), ("logistic", logistic_error, 0.02)
-    for (name, found, right), (_, _, other) in zip(models, models[::-1], strict=True):
-        hint = f"The {name} model: with intercept, the root of the mean squared difference from the truth."
-        mistakes = {
-            "Compare with the true probability, not with the click.": of_clicks,
-            "Is it the order, ridge first, and the root of the mean square?": other,
-        }
-        expect_close(found, right, hint, within=0.02, mistakes=mistakes)
-    hint = "An error of zero cannot be learnt from 2,000 visits: predict with the fitted model."
-    expect(logistic_error > 0, hint)
-    numbers(outside, (), "A share is wanted, not a number of visits.", high=1)
-    predicted = line(np.linspace(0, 1, 100_001))
-    share = np.mean((predicted < 0) | (predicted > 1))
-    hint = "Count the linear predictions below zero and those above one, and divide by 2,000."
-    mistakes = {"Those are one side only: below zero and above one.": share / 2}
-    expect_close(outside, share, hint, within=0.05, mistakes=mistakes)
