@@ -22,6 +22,7 @@ def defined(label, name):
 RAISING = {
     "ex-random-candidates": (raises, raises),
     "ex-hopeful-weights": (raises,),
+    "ex-masks": (raises,),
     "ex-practice-prior": (raises,),
 }
 
@@ -31,8 +32,8 @@ def test_what_raises_is_reported(label):
     assert_says(label, *RAISING[label], RAISED)
 
 
-def test_the_books_solution_is_right():
-    label = "ex-random-candidates"
+@pytest.mark.parametrize("label", ["ex-random-candidates", "ex-masks"])
+def test_the_books_solution_is_right(label):
     assert run(CHAPTER.solutions[label], NAMES)[1] == f"{label}: right."
 
 
@@ -79,6 +80,22 @@ VERDICTS["ex-hopeful-weights"] = [
     (query(lambda u, m, move, width, x: u * (m - move / width)), "must be the bound"),
     (query(lambda u, m, move, width, x: u * (m + x * width / (x @ x))), "along A⁻¹x"),
     (query(lambda u, m, move, width, x: width), "shape (6,) is wanted"),
+]
+
+
+def of_terms(change):
+    """A function of the terms v h and of p, as the exercise wants it."""
+    return lambda v, h, p: change(v * h, p)
+
+
+VERDICTS["ex-masks"] = [
+    (defined("ex-masks", "width_of_masks"), "right."),
+    (of_terms(lambda x, p: p / (1 - p) * (x**2).sum()), "take its root"),
+    (of_terms(lambda x, p: np.sqrt(p * (1 - p) * (x**2).sum())), "multiplied by"),
+    (of_terms(lambda x, p: np.sqrt((1 - p) / p * (x**2).sum())), "Leave a unit out"),
+    (of_terms(lambda x, p: np.sqrt(p / (1 - p)) * abs(x.sum())), "Square each term"),
+    (of_terms(lambda x, p: np.sqrt((x**2).sum())), "times the sum"),
+    (of_terms(lambda x, p: x), "the shape () is wanted"),
 ]
 
 

@@ -81,6 +81,35 @@ def _hopeful_weights(query: Function) -> None:
 
 
 @exercise(
+    "ex-masks",
+    wanted="a function of the output weights, the hidden units and p that returns the width",
+)
+def _masks(width: Function) -> None:
+    """Enumerate the masks, with their probabilities."""
+    rng = np.random.default_rng(2)
+    for n, p in ((3, 0.5), (5, 0.1), (1, 0.3)):
+        v, h = rng.normal(size=n), rng.random(n)
+        masks = np.indices(n * (2,)).reshape(n, -1)
+        chance = np.where(masks, 1 - p, p).prod(axis=0)
+        predicted = (v * h) @ masks / (1 - p)
+        right = np.sqrt(chance @ predicted**2 - (chance @ predicted) ** 2)
+        mistakes = {
+            "That is the variance: take its root.": right**2,
+            "The units that stay are multiplied by 1/(1 - p).": right * (1 - p),
+            "Leave a unit out with probability p, not 1 - p.": right * (1 - p) / p,
+            "Square each term before you add them up.": np.sqrt(p / (1 - p))
+            * abs(v @ h),
+        }
+        if n == 1:  # one term: its square is the square of the sum
+            mistakes.popitem()
+        hint = (
+            "The width is the root of p / (1 - p) times the sum of the squares of v h."
+        )
+        found = answer(width, v, h, p)
+        expect_close(found, right, hint, within=1e-6, mistakes=mistakes)
+
+
+@exercise(
     "ex-practice-prior",
     wanted="the class of the agent, a subclass of `EnsembleAgent` whose `members` and scores are of the sums",
 )
