@@ -41,7 +41,6 @@ def defined(label, name):
         "ex-mean-update",
         "ex-coverage",
         "ex-theory-alpha",
-        "ex-projection",
     ],
 )
 def test_the_books_solution_is_right(label):
@@ -60,7 +59,6 @@ VERDICTS = {}
         "ex-theory-alpha": [(raises, RAISED), (0.2, NO_FUNCTION)],
         "ex-price-forgetting": [(raises, RAISED), (0.2, NO_FUNCTION)],
         "ex-ridge-fractions": [("x", "x", "numbers are wanted")],
-        "ex-projection": [("x", "x", "numbers are wanted")],
     }
 )
 def test_what_raises_or_is_of_another_kind_is_said(case):
@@ -254,36 +252,6 @@ VERDICTS["ex-price-forgetting"] = [
     (lambda d, s, n: shares(d, sorted(s), n), "order of the seeds"),
     (lambda d, s, n: shares(d, s, n) + 2e-9, "calm worlds"),
     (lambda d, s, n: shares(d, s, n).mean(), "shape (2,) is wanted"),
-]
-
-M = np.array([50, 200, 800])
-SAVED = np.array([1e6 / 52_500, 1e6 / 240_000, 1e6 / 1_440_000])
-
-
-def projected_errors(scale):
-    """Errors when the entries of P have a standard deviation that is some function of m."""
-    rng, errors = np.random.default_rng(8), []
-    x = rng.normal(size=(60, 1000))
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    pairs = np.triu_indices(60, k=1)
-    for m in M:
-        z = x @ rng.normal(size=(1000, m)) * scale(m)
-        errors.append(np.sqrt(np.mean((z @ z.T - x @ x.T)[pairs] ** 2)))
-    return np.array(errors)
-
-
-ERRORS = projected_errors(lambda m: m**-0.5)
-VERDICTS["ex-projection"] = [
-    (ERRORS, SAVED, "right."),
-    (projected_errors(lambda m: 1), SAVED, "variance 1/m"),
-    (projected_errors(lambda m: 1 / m), SAVED, "all is shrunk"),
-    (ERRORS**2, SAVED, "take the root"),
-    (1.2 * ERRORS, SAVED, "compare all pairs"),
-    (ERRORS[:2], SAVED, "shape (3,)"),
-    (ERRORS, 1e6 / M**2, "m d operations"),
-    (ERRORS, 1000 / M, "square of the dimension"),
-    (ERRORS, 1 / SAVED, "fraction is the other way round"),
-    (ERRORS, SAVED + 0.07, "Divide the operations"),
 ]
 
 

@@ -272,26 +272,3 @@ def _price_forgetting(late_share: Function) -> None:
         hint = f"With discount {discount}: α = 0.35 in calm worlds, clicks over the oracle's, second half only."
         found = answer(late_share, discount, seeds, n_steps)
         expect_close(found, right, hint, mistakes=mistakes)
-
-
-@exercise(
-    "ex-projection",
-    wanted="for m = 50, 200 and 800 the root mean square error of an inner product, and the factor saved in an "
-    "update, two arrays of three numbers",
-)
-def _projection(errors: ArrayLike, savings: ArrayLike) -> None:
-    m, d = np.array([50, 200, 800]), 1000
-    hint = "Errors of inner products of unit vectors are small. The entries of P have variance 1/m."
-    numbers(errors, (3,), hint, high=1)
-    # Of independent unit vectors, the projected inner product has a variance of 1/m, and hardly more.
-    right = 1 / np.sqrt(m)
-    hint = "Draw at least 50 unit vectors, and compare all pairs before and after the projection."
-    mistakes = {"The entries of P are too small: all is shrunk. Take 1/√m.": d**-0.5}
-    expect_close(errors, right, hint, within=0.15 * right, mistakes=mistakes)
-    factor = d**2 / (m**2 + m * d)
-    hint = "Divide the operations of an update in d dimensions by those in m."
-    mistakes = {
-        "The projection costs something, too: m d operations.": d**2 / m**2,
-        "An update takes the square of the dimension.": d / m,
-    }
-    expect_close(savings, factor, hint, within=0.06, mistakes=mistakes)
