@@ -26,7 +26,6 @@ def solved(label):
 RAISING = {
     "ex-two-steps": ((3 / 4, 7 / 8), raises),
     "ex-policy-value": (raises,),
-    "ex-lasts": (raises,),
     "ex-sarsa": (raises, SOME),
     "ex-largest": (raises, 230),
     "ex-targets": (raises,),
@@ -89,28 +88,6 @@ VERDICTS["ex-policy-value"] = [
     (lambda p, r, policy: r[range(len(policy)), policy], "next reward alone"),
     (best_value, "rows of the policy's actions"),
     (lambda p, r, policy: r, "shape (5,) is wanted"),
-]
-
-
-def lasting(merge):
-    """Count the steps, with another way to choose the action."""
-
-    def lasts(transition):
-        going_on, n = np.ones(len(transition)), 0
-        while going_on.max() >= 1 / 2:
-            going_on, n = merge(transition @ going_on), n + 1
-        return n
-
-    return lasts
-
-
-most = lasting(lambda q: q.max(axis=-1))
-VERDICTS["ex-lasts"] = [
-    (most, "right."),
-    (lambda p: most(p) - 1, "Counting begins at 1"),
-    (lasting(lambda q: q.mean(axis=-1)), "not chance"),
-    (lambda p: most(p) + 1, "largest sum of a row"),
-    (lambda p: [most(p)], "shape () is wanted"),
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from itertools import count, product
+from itertools import count
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -65,21 +65,6 @@ def _policy_value(policy_value: Function) -> None:
         "Take the rows of the policy's actions out of both arrays, and solve (I - P) V = p.": right,
         "That is the next reward alone.": now,
         "Rows say where a state leads: do not transpose.": back})  # fmt: skip
-
-
-@exercise("ex-lasts", "a function of transition (S, K, S) that returns n")
-def _lasts(lasts: Function) -> None:
-    """Try all policies, which may choose differently at each step."""
-    for moves in np.random.default_rng(1).dirichlet(np.ones(3), (5, 2, 2))[..., :2] ** 0.5 / 1.5:  # fmt: skip
-        last, chance, n = np.ones((1, 2)), np.ones(2), []
-        while last.max() >= 1 / 2:
-            last = np.concatenate([last @ moves[[0, 1], r].T for r in product((0, 1), (0, 1))])  # fmt: skip
-            chance = moves.mean(axis=1) @ chance
-            n.append(chance.max() >= 1 / 2)
-        _expect(answer(lasts, moves), {
-            "Take the largest sum of a row, then weigh by how long the next states last.": len(n),
-            "Counting begins at 1: κ₁ is the first of the chapter's list.": len(n) - 1,
-            "The policy that lasts longest counts, not chance.": sum(n) + 1})  # fmt: skip
 
 
 @exercise(
