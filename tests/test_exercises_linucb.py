@@ -22,7 +22,6 @@ NAMES = CHAPTER.names(SEEDS=range(20))
 WORLD = ZooplusSimulator(seed=42)
 USED = {
     "calm": SimpleNamespace(arm=np.zeros((2, 3, 1_001), int), index=lambda name: 1),
-    "exact_weights": lambda ridge: weights(ridge),
     "world": WORLD,
     "dog_toy": WORLD.categories.index("Dog Toy"),
 }
@@ -37,7 +36,6 @@ def defined(label, name):
     "label",
     [
         "ex-greedy-trap",
-        "ex-ridge-fractions",
         "ex-mean-update",
         "ex-coverage",
         "ex-theory-alpha",
@@ -58,7 +56,6 @@ VERDICTS = {}
         "ex-coverage": [(raises, RAISED), (0.2, NO_FUNCTION)],
         "ex-theory-alpha": [(raises, RAISED), (0.2, NO_FUNCTION)],
         "ex-price-forgetting": [(raises, RAISED), (0.2, NO_FUNCTION)],
-        "ex-ridge-fractions": [("x", "x", "numbers are wanted")],
     }
 )
 def test_what_raises_or_is_of_another_kind_is_said(case):
@@ -81,24 +78,6 @@ VERDICTS["ex-greedy-trap"] = [
     (0.2, persona_alone, "persona alone"),
     (0.2, lambda n, k: ZERO_SCORES(n, k) + 2e-9, "visits [3, 0, 5, 1]"),
     (0.2, lambda n, k: 0.0, "shape (4,) is wanted"),
-]
-
-
-def weights(ridge):
-    return (20 * (1 + ridge) - 1, 80 + ridge) / (99 + 101 * ridge + ridge**2)
-
-
-NEGATIVE, RIDGE = np.sort(np.roots([1, 91, -701]))
-DOG = weights(RIDGE)[0]
-VERDICTS["ex-ridge-fractions"] = [
-    (RIDGE + 4.9e-3, DOG + 9e-5, "right."),
-    (RIDGE + 5.1e-3, DOG, "two equations"),
-    (RIDGE, DOG + 1.1e-4, "dog owner's weight"),
-    (NEGATIVE, DOG, "a ridge is positive"),
-    (7.01, DOG, "both entries"),  # 80 / (99 + 100 λ) = 0.1
-    (RIDGE, 0.2, "Does the ridge leave it alone?"),
-    (RIDGE, 19 / 99, "without a ridge"),
-    (RIDGE, 0.1, "the banner's weight"),
 ]
 
 

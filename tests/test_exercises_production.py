@@ -16,7 +16,6 @@ def defined(label, name):
 
 
 RAISING = {
-    "ex-plus-one": (raises,),
     "ex-no-draw": (raises,),
     "ex-floor-price": (raises,),
     "ex-peeking": (raises, 10, 40),
@@ -39,15 +38,6 @@ def test_the_books_solution_is_right():
 
 
 VERDICTS = {}
-VERDICTS["ex-plus-one"] = [
-    (defined("ex-plus-one", "growth"), "right."),
-    (lambda w: (1, 1, 1, 1), "one on average only"),
-    (lambda w: (w.sum(), 1, 1, 1), "IPS: put r + 1"),
-    (lambda w: (w.mean(), w.mean(), 1, 1), "SNIPS"),
-    (lambda w: (w.mean(), 1, 1, w.mean()), "residuals stay the same"),
-    (lambda w: (w.mean(), 1, 2, 1), "sums to one"),
-    (lambda w: w.mean(), "one number for each"),
-]
 VERDICTS["ex-no-draw"] = [
     (lambda q, n, e: 1 - (1 - q) ** n, "With a floor"),
     (lambda q, n, e: 1 if e else (1 - q) ** n, "wins no draw"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, stats
+from scipy import stats
 
 from zoolib.agents import Context, LinUCBAgent
 from zoolib.book.exercises.judging import (
@@ -63,33 +63,6 @@ def _ridge_weights(visits: NDArray[np.int64], clicks: NDArray[np.int64]) -> NDAr
     rows = x.repeat(visits, axis=0)
     A = np.eye(N_PERSONAS + 1) + rows.T @ rows
     return np.linalg.solve(A, x.T @ clicks)
-
-
-@exercise(
-    "ex-ridge-fractions",
-    wanted="the ridge λ for which the banner has its true weight, and the dog owner's weight for it",
-)
-def _ridge_fractions(ridge: float, dog: float) -> None:
-    def weights(of: float) -> NDArray[np.float64]:
-        """Stack the 100 visits, and under them the ridge as imaginary ones; then least squares."""
-        visits = np.column_stack([np.ones(100), np.arange(100) == 0])
-        rows = np.vstack([visits, np.sqrt(of) * np.eye(2)])
-        clicks = np.concatenate([np.arange(100) < 20, [0, 0]])
-        return np.linalg.lstsq(rows, clicks, rcond=None)[0]
-
-    right = optimize.brentq(lambda of: weights(of)[1] - 0.1, 1e-6, 100, xtol=1e-12)
-    hint = "Solve the two equations of the ridge for the banner's weight, and set it to its truth."
-    two = "The quadratic equation has two solutions, and a ridge is positive."
-    both = "The ridge stands in both entries of the diagonal."
-    mistakes = {two: -91 - right, both: (80 - 9.9) / 10}
-    expect_close(ridge, right, hint, within=5e-3, mistakes=mistakes)
-    mistakes = {
-        "That is the truth. Does the ridge leave it alone?": 0.2,
-        "That is the weight without a ridge.": weights(0)[0],
-        "That is the banner's weight.": 0.1,
-    }
-    hint = "Put your ridge into the dog owner's weight."
-    expect_close(dog, weights(right)[0], hint, within=1e-4, mistakes=mistakes)
 
 
 @exercise(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from zoolib.book.exercises.judging import (
@@ -17,35 +17,6 @@ from zoolib.book.exercises.judging import (
     numbers,
 )
 from zoolib.world.simulator import ZooplusSimulator
-
-
-@exercise(
-    "ex-plus-one",
-    wanted="a function of the importance weights (n,) that returns by how much IPS, SNIPS, DM and DR grow",
-)
-def _plus_one(growth: Function) -> None:
-    rng, row = np.random.default_rng(0), np.arange(40)
-    arm, clicked = rng.integers(3, size=40), rng.integers(2, size=40)
-    target, model = rng.dirichlet(np.ones(3), size=40), rng.random((40, 3))
-    weights = target[row, arm] / rng.uniform(0.1, 0.9, size=40)
-
-    def estimates(reward: NDArray, model: NDArray) -> NDArray:
-        weighted = weights * reward
-        promised = (target * model).sum(axis=1)
-        corrected = promised + weights * (reward - model[row, arm])
-        terms = (weighted, weighted / weights.mean(), promised, corrected)
-        return np.mean(terms, axis=1)
-
-    wanted = estimates(clicked + 1, model + 1) - estimates(clicked, model)
-    hint = "Hand over one number for each of IPS, SNIPS, DM and DR, in this order."
-    found = numbers(answer(growth, weights), (4,), hint)
-    hint = "IPS: put r + 1 for r into the sum. What multiplies the one?"
-    mistakes = {"IPS: the mean weight is one on average only, not in a given log.": 1}
-    expect_close(found[0], wanted[0], hint, mistakes=mistakes)
-    hint = "SNIPS: the sum grows by what it is divided by."
-    expect_close(found[1], wanted[1], hint)
-    hint = "DM and DR: a row of the target sums to one, and residuals stay the same."
-    expect_close(found[2:], wanted[2:], hint)
 
 
 @exercise(
