@@ -97,14 +97,9 @@ def _masks(width: Function) -> None:
             "That is the variance: take its root.": right**2,
             "The units that stay are multiplied by 1/(1 - p).": right * (1 - p),
             "Leave a unit out with probability p, not 1 - p.": right * (1 - p) / p,
-            "Square each term before you add them up.": np.sqrt(p / (1 - p))
-            * abs(v @ h),
+            "Square each term before you add.": np.sqrt(p / (1 - p)) * abs(v @ h),
         }
-        if n == 1:  # one term: its square is the square of the sum
-            mistakes.popitem()
-        hint = (
-            "The width is the root of p / (1 - p) times the sum of the squares of v h."
-        )
+        hint = "The width is the root of p / (1 - p) times the sum of (v h)²."
         found = answer(width, v, h, p)
         expect_close(found, right, hint, within=1e-6, mistakes=mistakes)
 
