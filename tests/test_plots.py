@@ -64,6 +64,9 @@ def test_whiskers_reach_to_the_ends_of_the_intervals(ax):
     for segment, estimate in zip(segments, estimates, strict=True):
         assert tuple(segment[:, 0]) == pytest.approx((estimate.low, estimate.high))
     assert container.get_label() == "two"
+    assert container[0].get_marker() == "o"
+    plots.whiskers(ax, estimates, [0, 1], "blue", marker="s")
+    assert ax.containers[1][0].get_marker() == "s"
 
 
 def test_whiskers_can_stand_upright(ax):
@@ -103,6 +106,17 @@ def test_a_flow_chart_joins_its_boxes_in_the_colours_asked_for():
     assert not ax.axison
     assert ax.get_xlim() == (-0.6, 2.6)
     assert ax.get_ylim() == (-0.6, 1.6)
+
+
+def test_arrows_both_ways_run_apart_with_their_labels_outside():
+    _, ax = plt.subplots()
+    boxes = {"a": (0, 0, "blue"), "b": (2, 0, "orange")}
+    plots.flow_chart(ax, boxes, [("b", "a", "back"), ("a", "b", "forth")])
+    drawn = {text.get_text(): text for text in ax.texts}
+    back, forth = (a.xy[1] for a in ax.texts if getattr(a, "arrow_patch", None))
+    assert drawn["back"].get_position()[1] < back < 0
+    assert 0 < forth < drawn["forth"].get_position()[1]
+    assert (drawn["back"].get_va(), drawn["forth"].get_va()) == ("top", "bottom")
 
 
 def test_an_arrow_to_nowhere_is_refused():

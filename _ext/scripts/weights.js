@@ -119,7 +119,7 @@ Interactive.register("weights", (figure, data) => {
     });
     const missed = names.filter((name) => found[name].low > truth || found[name].high < truth);
     say(
-      `Effective visits: ${number(Weights.effective(rows), 0)} of ${number(Interactive.sum(data.visits))}. ` +
+      `Effective sample size: ${number(Weights.effective(rows), 0)} of ${number(Interactive.sum(data.visits))}. ` +
         `Truth: ${number(truth, 3)} clicks per visit. ` +
         (missed.length ? `Missed by: ${missed.join(", ")}.` : "All four intervals hold it."),
     );

@@ -85,6 +85,7 @@ def whiskers(
     color: str,
     label: str | None = None,
     vertical: bool = False,
+    marker: str = "o",
 ) -> None:
     """Draw estimates as dots with their intervals as bars.
 
@@ -98,12 +99,14 @@ def whiskers(
         Positions on the other axis.
     vertical : bool, default False
         Whether the estimates are heights; else they lie along the horizontal axis.
+    marker : str, default "o"
+        Matplotlib's name of another shape for the dots.
     """
     mean = np.array([e.mean for e in estimates])
     sides = [mean - [e.low for e in estimates], [e.high for e in estimates] - mean]
     x, y = (at, mean) if vertical else (mean, at)
     error = {"yerr" if vertical else "xerr": sides}
-    ax.errorbar(x, y, **error, fmt="o", capsize=4, color=LIGHT[color], label=label)
+    ax.errorbar(x, y, **error, fmt=marker, capsize=4, color=LIGHT[color], label=label)
 
 
 def tiles(ax: Axes, table: pd.DataFrame, low: float, high: float) -> None:
@@ -149,9 +152,10 @@ def flow_chart(
     boxes : mapping of str to (float, float, str)
         For each name, which may hold line breaks, the place of its centre and a colour of `LIGHT`.
     arrows : sequence of (str, str, str)
-        Box from, box to, and a label, which may be empty.
+        Box from, box to, and a label, which may be empty. Of two that join the same boxes both ways, the one to
+        the right runs above.
     """
-    drawn, muted = {}, LIGHT["muted"]
+    drawn, muted, ways = {}, LIGHT["muted"], {arrow[:2] for arrow in arrows}
     for name, (x, y, color) in boxes.items():
         frame = {"boxstyle": "round,pad=0.4", "fc": "none", "ec": LIGHT[color]}
         text = ax.text(x, y, name, ha="center", va="center", fontsize=10, bbox=frame)
@@ -161,13 +165,17 @@ def flow_chart(
             raise ValueError(
                 f"arrows must join boxes {list(boxes)}: got {start!r} to {end!r}"
             )
-        points = np.array([boxes[start][:2], boxes[end][:2]])
+        points = np.array([boxes[start][:2], boxes[end][:2]], dtype=float)
+        aside = 0.12 * np.sign(points[1, 0] - points[0, 0]) * ((end, start) in ways)
+        points[:, 1] += aside
         style = {"arrowstyle": "-|>", "color": muted, "shrinkA": 0}
         style |= {"patchA": drawn[start], "patchB": drawn[end]}
         ax.annotate("", points[1], points[0], arrowprops=style)
         x, y = points.mean(axis=0)
         if points[0, 1] == points[1, 1]:
             place = {"x": x, "y": y + 0.05, "ha": "center", "va": "bottom"}
+            if aside < 0:
+                place |= {"y": y - 0.05, "va": "top"}
         else:
             place = {"x": x + 0.08, "y": y, "ha": "left", "va": "top"}
         ax.text(s=label, fontsize=10, color=muted, **place)
