@@ -20,9 +20,9 @@ def defined(label, name):
 
 
 RAISING = {
+    "ex-cells": (raises, raises),
     "ex-random-candidates": (raises, raises),
     "ex-hopeful-weights": (raises,),
-    "ex-masks": (raises,),
     "ex-practice-prior": (raises,),
 }
 
@@ -32,12 +32,36 @@ def test_what_raises_is_reported(label):
     assert_says(label, *RAISING[label], RAISED)
 
 
-@pytest.mark.parametrize("label", ["ex-random-candidates", "ex-masks"])
+@pytest.mark.parametrize("label", ["ex-cells", "ex-random-candidates"])
 def test_the_books_solution_is_right(label):
     assert run(CHAPTER.solutions[label], NAMES)[1] == f"{label}: right."
 
 
 VERDICTS = {}
+
+
+def cells(size, n):
+    return np.sqrt(n * size)
+
+
+def twice(size, n):
+    return 2 * cells(size, n)
+
+
+VERDICTS["ex-cells"] = [
+    (cells, twice, "right."),
+    (
+        lambda size, n: round(cells(size, n)),
+        lambda size, n: round(twice(size, n)),
+        "right.",
+    ),
+    (lambda size, n: np.sqrt(size), twice, "not one"),
+    (lambda size, n: n * size, twice, "take a root"),
+    (lambda size, n: size / n, twice, "derivative zero"),
+    (cells, cells, "with the centres, too"),
+    (cells, lambda size, n: 32 * twice(size, n), "multiplications of each"),
+    (cells, lambda size, n: size, "n of C equal cells"),
+]
 
 
 def on_list(size, places=25):
@@ -80,22 +104,6 @@ VERDICTS["ex-hopeful-weights"] = [
     (query(lambda u, m, move, width, x: u * (m - move / width)), "must be the bound"),
     (query(lambda u, m, move, width, x: u * (m + x * width / (x @ x))), "along A⁻¹x"),
     (query(lambda u, m, move, width, x: width), "shape (6,) is wanted"),
-]
-
-
-def of_terms(change):
-    """A function of the terms v h and of p, as the exercise wants it."""
-    return lambda v, h, p: change(v * h, p)
-
-
-VERDICTS["ex-masks"] = [
-    (defined("ex-masks", "width_of_masks"), "right."),
-    (of_terms(lambda x, p: p / (1 - p) * (x**2).sum()), "take its root"),
-    (of_terms(lambda x, p: np.sqrt(p * (1 - p) * (x**2).sum())), "multiplied by"),
-    (of_terms(lambda x, p: np.sqrt((1 - p) / p * (x**2).sum())), "Leave a unit out"),
-    (of_terms(lambda x, p: np.sqrt(p / (1 - p)) * abs(x.sum())), "Square each term"),
-    (of_terms(lambda x, p: np.sqrt((x**2).sum())), "times the sum"),
-    (of_terms(lambda x, p: x), "the shape () is wanted"),
 ]
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from tests.exercises import CHAPTERS, RAISED, assert_says, raises, run, verdicts
-from zoolib import ZooplusSimulator, true_ctr_matrix
 
 CHAPTER = CHAPTERS["production"]
 NAMES = CHAPTER.names()
@@ -19,7 +19,8 @@ RAISING = {
     "ex-no-draw": (raises,),
     "ex-floor-price": (raises,),
     "ex-peeking": (raises, 10, 40),
-    "ex-private": (raises, raises),
+    "ex-window": (raises,),
+    "ex-private": (raises,),
 }
 
 
@@ -85,14 +86,40 @@ VERDICTS["ex-peeking"] = [
     (lambda seed, looks: len(looks) + 1, 9, 38, "return a bool"),
 ]  # fmt: skip
 
-noise, kept = (defined("ex-private", name) for name in ("noise", "lead_left"))
+
+errors = defined("ex-window", "errors")
 
 
-def value(n_users, tau, seed):
-    """The greedy policy's value itself, chance included, over the oracle's."""
-    table = true_ctr_matrix(ZooplusSimulator(n_products=5, seed=seed))
-    chance = table.mean() / table.max(axis=1).mean()
-    return chance + (1 - chance) * kept(n_users, tau, seed)
+def tail(k, n, p):
+    return stats.binom.sf(k - 1, n, p)
+
+
+def least(n, level, p=0.01):
+    return np.argmax(tail(np.arange(n + 1), n, p) < level)
+
+
+def window(probability):
+    """The right number of failures, with a probability by a function of it, n and the share."""
+    return lambda n, nu, q: (k := errors(n, nu, q)[0], probability(k, n, q))
+
+
+VERDICTS["ex-window"] = [
+    (errors, "right."),
+    (lambda n, nu, q: errors(n, nu, q)[0], "(2,) is wanted"),
+    (lambda n, nu, q: (errors(n, nu, q)[0] - 1, 0), "or more"),
+    (lambda n, nu, q: (errors(n, nu, q)[0] + 1, 0), "the least number with"),
+    (lambda n, nu, q: (least(n, nu), 0), "in 10,000 visits"),
+    (lambda n, nu, q: (least(n, nu / 10_000), 0), "grows with them"),
+    (lambda n, nu, q: (least(n, nu * n / 10_000, q), 0), "what was promised"),
+    (window(lambda k, n, q: tail(k, n, 0.01)), "a quiet window"),
+    (window(lambda k, n, q: 1 - tail(k, n, q)), "keeps silent"),
+    (window(stats.binom.pmf), "more failures than needed"),
+    (window(stats.binom.sf), "counts, too"),
+    (window(lambda k, n, q: 0.5), "so many visits fail"),
+]
+
+
+noise = defined("ex-private", "noise")
 
 
 def unit(epsilon, delta):
@@ -100,23 +127,13 @@ def unit(epsilon, delta):
 
 
 VERDICTS["ex-private"] = [
-    (noise, kept, "right."),
-    (lambda k, e, d: 3 * unit(e, d), kept, "k visits"),
-    (lambda k, e, d: 9 * k * unit(e, d), kept, "root of its squares"),
-    (lambda k, e, d: 12**0.5 * k * unit(e, d), kept, "above its diagonal"),
-    (lambda k, e, d: 3**0.5 * k * unit(e, d), kept, "A changes, too"),
-    (lambda k, e, d: 6**0.5 * k * unit(e, d), kept, "b changes, too"),
-    (lambda k, e, d: k * unit(e, d), kept, "six of A"),
-    (noise, value, "chance taken off"),
-    (noise, lambda n, tau, seed: kept(n, 0, seed), "Is it in A and in b"),
-    (noise, lambda n, tau, seed: 100 * kept(n, tau, seed), "Shares are wanted"),
-    (noise, lambda n, tau, seed: 2 * kept(n, tau, seed), "Without noise"),
-    (noise, lambda n, tau, seed: kept(n, tau, 1), "Another seed"),
-    (
-        noise,
-        lambda n, tau, seed: kept(n, 1e6 * (tau > 0), seed),
-        "too much is left, or too little",
-    ),
+    (noise, "right."),
+    (lambda k, e, d: 3 * unit(e, d), "k visits"),
+    (lambda k, e, d: 9 * k * unit(e, d), "root of its squares"),
+    (lambda k, e, d: 12**0.5 * k * unit(e, d), "above its diagonal"),
+    (lambda k, e, d: 3**0.5 * k * unit(e, d), "A changes, too"),
+    (lambda k, e, d: 6**0.5 * k * unit(e, d), "b changes, too"),
+    (lambda k, e, d: k * unit(e, d), "six of A"),
 ]
 
 

@@ -23,6 +23,30 @@ ROWS = np.tile(np.eye(4, dtype=np.float32), (2, 1, 1))  # for a small ensemble
 
 
 @exercise(
+    "ex-cells",
+    wanted="two functions of the numbers of products and of probed cells: the best number of cells, and the "
+    "inner products of a query",
+)
+def _cells(cells: Function, inner_products: Function) -> None:
+    for n_products, n in ((10**6, 10), (50_000, 3), (4_000, 40)):
+        best = np.sqrt(n * n_products)
+        mistakes = {
+            "Each of the n probed cells counts, not one.": np.sqrt(n_products),
+            "The best C is where the derivative is zero: take a root.": n * n_products,
+        }
+        hint = "A query takes C + nK/C inner products. Where is the derivative zero?"
+        found = answer(cells, n_products, n)
+        expect_close(found, best, hint, within=1.0, mistakes=mistakes)
+        mistakes = {
+            "The query is compared with the centres, too.": best,
+            "Count inner products, not the d multiplications of each.": 64 * best,
+        }
+        hint = "How many centres, and how many products in n of C equal cells?"
+        found = answer(inner_products, n_products, n)
+        expect_close(found, 2 * best, hint, within=2.0, mistakes=mistakes)
+
+
+@exercise(
     "ex-random-candidates",
     wanted="two functions of the number of products in the line: the chance that one is among 25 random "
     "ones, and the number of visitors, on average, until one is",
@@ -78,30 +102,6 @@ def _hopeful_weights(query: Function) -> None:
         off = asked / u - posterior.mean
         hint = "These weights lie outside the ellipsoid of radius 1: move along A⁻¹x, not along x."
         expect(off @ A @ off < 1 + 1e-6, hint)
-
-
-@exercise(
-    "ex-masks",
-    wanted="a function of the output weights, the hidden units and p that returns the width",
-)
-def _masks(width: Function) -> None:
-    """Enumerate the masks, with their probabilities."""
-    rng = np.random.default_rng(2)
-    for n, p in ((3, 0.5), (5, 0.1), (1, 0.3)):
-        v, h = rng.normal(size=n), rng.random(n)
-        masks = np.indices(n * (2,)).reshape(n, -1)
-        chance = np.where(masks, 1 - p, p).prod(axis=0)
-        predicted = (v * h) @ masks / (1 - p)
-        right = np.sqrt(chance @ predicted**2 - (chance @ predicted) ** 2)
-        mistakes = {
-            "That is the variance: take its root.": right**2,
-            "The units that stay are multiplied by 1/(1 - p).": right * (1 - p),
-            "Leave a unit out with probability p, not 1 - p.": right * (1 - p) / p,
-            "Square each term before you add.": np.sqrt(p / (1 - p)) * abs(v @ h),
-        }
-        hint = "The width is the root of p / (1 - p) times the sum of (v h)²."
-        found = answer(width, v, h, p)
-        expect_close(found, right, hint, within=1e-6, mistakes=mistakes)
 
 
 @exercise(

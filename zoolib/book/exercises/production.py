@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from itertools import product
+from math import comb
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from zoolib.book.exercises.judging import (
@@ -16,12 +17,11 @@ from zoolib.book.exercises.judging import (
     expect_close,
     numbers,
 )
-from zoolib.world.simulator import ZooplusSimulator
 
 
 @exercise(
     "ex-no-draw",
-    wanted="a function of q, M and the floor ε (two arms) that returns the expected weight",
+    wanted="a function of q, M and the floor ε that returns the expected weight",
 )
 def _no_draw(expected_weight: Function) -> None:
     for q, n_draws, floor in product((0.02, 0.3), (20, 3), (0.0, 0.05)):
@@ -106,11 +106,46 @@ def _peeking(alarms: Function, careful: ArrayLike, curious: ArrayLike) -> None:
 
 
 @exercise(
-    "ex-private",
-    wanted="a function of k, ε and δ that returns τ; and a function of the number of users, τ and the seed of "
-    "a shop that returns what is left of the lead",
+    "ex-window",
+    wanted="a function of n, ν and the share of failures that returns the number of failures at which a window "
+    "rings, and the probability that it does",
 )
-def _private(noise: Function, kept: Function) -> None:
+def _window(errors: Function) -> None:
+    for n, nu, failing in ((200, 0.1, 0.05), (500, 0.2, 0.03), (60, 2.0, 0.2)):
+        hint = "Two numbers are wanted: failures and a probability."
+        found = numbers(answer(errors, n, nu, failing), (2,), hint)
+        promised, broken = _at_least(n, 0.01), _at_least(n, failing)
+
+        def rings(level: float, tail: NDArray[np.float64] = promised) -> int:
+            return int((tail >= level).sum())
+
+        least = rings(nu * n / 10_000)
+        mistakes = {
+            "Failures: the p-value counts as many failures, or more.": least - 1,
+            "Failures: ν is a rate in 10,000 visits, not the level of a window.": rings(nu),
+            "Failures: a window has n visits, and its level grows with them.": rings(nu / 10_000),
+            "Failures: compare with what was promised, one in a hundred.": rings(nu * n / 10_000, broken),
+        }  # fmt: skip
+        hint = "Failures: the least number with a p-value below the level ℓ is wanted."
+        expect_close(found[0], least, hint, mistakes=mistakes)
+        mistakes = {
+            "Probability: that is how often a quiet window rings.": promised[least],
+            "Probability: that is how often the window keeps silent.": 1 - broken[least],
+            "Probability: more failures than needed ring, too.": broken[least] - broken[least + 1],
+            "Probability: the least number that rings counts, too.": broken[least + 1],
+        }  # fmt: skip
+        hint = "Probability: how often do so many visits fail, or more, if this share fails?"
+        expect_close(found[1], broken[least], hint, within=1e-6, mistakes=mistakes)
+
+
+def _at_least(n: int, p: float) -> NDArray[np.float64]:
+    """Return the probabilities of at least 0, 1, ..., n of n failures, added up one by one."""
+    exactly = [comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]
+    return np.cumsum(exactly[::-1])[::-1]
+
+
+@exercise("ex-private", wanted="a function of k, ε and δ that returns τ")
+def _private(noise: Function) -> None:
     for k, epsilon, delta in ((2, 1.0, 1e-5), (5, 0.5, 1e-6)):
         unit = np.sqrt(2 * np.log(1.25 / delta)) / epsilon
         mistakes = {
@@ -123,36 +158,3 @@ def _private(noise: Function, kept: Function) -> None:
         hint = "Δ is the length of what k visits change: three entries of b, six of A, by one each."
         found = answer(noise, k, epsilon, delta)
         expect_close(found, 3 * k * unit, hint, mistakes=mistakes)
-    hint = (
-        "Without noise 10,000 users show the best categories: all of the lead is left, the value of the "
-        "greedy policy less chance over that of the oracle less chance."
-    )
-    for seed in range(3):
-        expect_close(answer(kept, 10_000, 0, seed), 1, hint, within=0.05)
-    drowned = [answer(kept, 1_000, 1e6, seed) for seed in range(16)]
-    hint = "This much noise leaves nothing of the lead. Is it in A and in b, and is chance taken off?"
-    expect_close(np.mean(drowned), 0, hint, within=0.36)
-    expect(len(set(map(float, drowned))) > 1, "Another seed must be another shop.")
-    some = [answer(kept, 10_000, 30, seed) for seed in range(16)]
-    hint = "With 10,000 users of two visits and noise of 30 too much is left, or too little."
-    expect_close(np.mean(some), _lead_left(20_000, 30), hint, within=0.35)
-
-
-def _lead_left(n: int, noise: float, n_shops: int = 200) -> float:
-    """Return what noise leaves of the lead after n visits, by counts of the twenty cells."""
-    rng = np.random.default_rng(6)
-    table = ZooplusSimulator().click_table
-    persona, category = np.repeat(np.eye(4), 5, 0), np.tile(np.eye(5), (4, 1))
-    x = np.hstack((persona, category, np.eye(20)))  # a pair has its own one, too
-    visits = rng.multinomial(n, np.full(20, 1 / 20), size=n_shops)
-    clicks = rng.binomial(visits, table.ravel())
-    A = np.einsum("wc,ci,cj->wij", visits, x, x)
-    upper = np.triu(noise * rng.normal(size=A.shape))
-    A = A + upper + np.triu(upper, 1).mT
-    least = np.linalg.eigvalsh(A)[:, 0]
-    A += (1 + np.maximum(0, -least))[:, None, None] * np.eye(29)
-    b = clicks @ x + noise * rng.normal(size=(n_shops, 29))
-    scores = np.linalg.solve(A, b[..., None])[..., 0] @ x.T
-    chosen = scores.reshape(-1, 4, 5).argmax(axis=-1)
-    earned, chance = np.take_along_axis(table, chosen.T, axis=1).mean(), table.mean()
-    return float((earned - chance) / (table.max(axis=1).mean() - chance))
