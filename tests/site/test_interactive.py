@@ -388,7 +388,7 @@ def test_clipping_moves_one_estimate_and_the_target_all(pages):
     assert all(
         now != then for now, then in zip(page.marks("blue"), before[0], strict=True)
     )
-    effective = r"visits: ([\d,]+) of"
+    effective = r"size: ([\d,]+) of"
     assert number_in(page.summary(), effective) > number_in(said, effective)
 
 
