@@ -13,6 +13,7 @@ from zoolib import (
     StaticAgent,
     ZooplusSimulator,
     crossing_time,
+    recent_share,
     recovery_time,
     rolling_mean,
     run_experiment,
@@ -136,6 +137,15 @@ def test_shares_of_the_oracle_are_of_sums_in_each_world(small):
     assert share_of_oracle(small, "b", slice(2, 4)).tolist() == [0.75, 0.75 / 1.75]
 
 
+def test_recent_shares_are_shares_of_the_last_steps(small):
+    recent = recent_share(small, "b", 2)
+    n = small.n_steps
+    assert recent.shape == (2, n - 1)
+    for step in range(n - 1):
+        of_two = share_of_oracle(small, "b", slice(step, step + 2))
+        assert np.allclose(recent[:, step], of_two, rtol=0, atol=1e-12)
+
+
 def test_click_rates_count_real_clicks(small):
     assert zoolib.click_rate(small, "a").tolist() == [0.5, 0.25]
     assert zoolib.click_rate(small, "b").tolist() == [1, 0.25]
@@ -147,6 +157,7 @@ def test_click_rates_count_real_clicks(small):
     [
         zoolib.regret,
         share_of_oracle,
+        lambda history, name: recent_share(history, name, 1),
         zoolib.click_rate,
         lambda history, name: zoolib.lead(history, "a", name),
         lambda history, name: zoolib.lead(history, name, "a"),

@@ -1,10 +1,12 @@
 """The judges of Chapter 5: the book's solutions are right, and typical mistakes are named."""
 
+from functools import cache, partial
 from math import comb
 
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from tests.exercises import CHAPTERS, RAISED, assert_says, raises, run, verdicts
 from zoolib import EnsembleAgent, ZooplusSimulator
@@ -20,9 +22,9 @@ def defined(label, name):
 
 
 RAISING = {
-    "ex-cells": (raises, raises),
     "ex-random-candidates": (raises, raises),
     "ex-hopeful-weights": (raises,),
+    "ex-members": (raises, raises),
     "ex-practice-prior": (raises,),
 }
 
@@ -32,36 +34,12 @@ def test_what_raises_is_reported(label):
     assert_says(label, *RAISING[label], RAISED)
 
 
-@pytest.mark.parametrize("label", ["ex-cells", "ex-random-candidates"])
+@pytest.mark.parametrize("label", ["ex-random-candidates", "ex-members"])
 def test_the_books_solution_is_right(label):
     assert run(CHAPTER.solutions[label], NAMES)[1] == f"{label}: right."
 
 
 VERDICTS = {}
-
-
-def cells(size, n):
-    return np.sqrt(n * size)
-
-
-def twice(size, n):
-    return 2 * cells(size, n)
-
-
-VERDICTS["ex-cells"] = [
-    (cells, twice, "right."),
-    (
-        lambda size, n: round(cells(size, n)),
-        lambda size, n: round(twice(size, n)),
-        "right.",
-    ),
-    (lambda size, n: np.sqrt(size), twice, "not one"),
-    (lambda size, n: n * size, twice, "take a root"),
-    (lambda size, n: size / n, twice, "derivative zero"),
-    (cells, cells, "with the centres, too"),
-    (cells, lambda size, n: 32 * twice(size, n), "multiplications of each"),
-    (cells, lambda size, n: size, "n of C equal cells"),
-]
 
 
 def on_list(size, places=25):
@@ -104,6 +82,47 @@ VERDICTS["ex-hopeful-weights"] = [
     (query(lambda u, m, move, width, x: u * (m - move / width)), "must be the bound"),
     (query(lambda u, m, move, width, x: u * (m + x * width / (x @ x))), "along A⁻¹x"),
     (query(lambda u, m, move, width, x: width), "shape (6,) is wanted"),
+]
+
+
+def coverage(n, freedom=-1, factor=lambda n: np.sqrt((n + 1) / (n - 1))):
+    return 1 - 2 * stats.t.sf(1.96 / factor(n), n + freedom)
+
+
+def multiple(n, freedom=-1, factor=lambda n: np.sqrt((n + 1) / (n - 1))):
+    return factor(n) * stats.t.isf(0.025, n + freedom)
+
+
+@cache
+def distances(n):
+    """How many widths truths lie from the mean of n members, drawn many times."""
+    rng, parts = np.random.default_rng(0), []
+    for _ in range(50):  # to save memory
+        truth, *members = rng.standard_normal((n + 1, 100_000), np.float32)
+        parts.append((truth - np.mean(members, axis=0)) / np.std(members, axis=0))
+    return np.abs(np.concatenate(parts))
+
+
+FREEDOM = {"take Student's t": np.inf, "one degree of freedom": 0}
+FACTORS = {
+    "mean of the members is uncertain": lambda n: np.sqrt(n / (n - 1)),
+    "not by M - 1": lambda n: np.sqrt((n + 1) / n),
+    "other way round": lambda n: np.sqrt((n - 1) / (n + 1)),
+}
+WRONG = [(words, {"freedom": freedom}) for words, freedom in FREEDOM.items()]
+WRONG += [(words, {"factor": factor}) for words, factor in FACTORS.items()]
+VERDICTS["ex-members"] = [
+    (coverage, multiple, "right."),
+    (
+        lambda n: (distances(n) < 1.96).mean(),
+        lambda n: np.quantile(distances(n), 0.95),
+        "right.",
+    ),
+    *((partial(coverage, **wrong), multiple, words) for words, wrong in WRONG),
+    *((coverage, partial(multiple, **wrong), words) for words, wrong in WRONG),
+    (lambda n: 0.95, multiple, "how do the truth minus"),
+    (lambda n: 100 * coverage(n), multiple, "not percentages"),
+    (coverage, lambda n: 1.96, "2.5 percent on each side"),
 ]
 
 

@@ -1,10 +1,10 @@
 """The judges of Chapter 3: the book's solutions pass, its stubs and typical mistakes do not."""
 
 import ast
+from functools import partial
 
 import numpy as np
 import pytest
-from scipy.special import expit
 
 import zoolib
 from tests.exercises import (
@@ -21,20 +21,11 @@ from tests.exercises import (
     statements,
     verdicts,
 )
-from zoolib import (
-    FeatureEngineer,
-    NeuralLinearAgent,
-    ZooplusSimulator,
-    run_experiment,
-    share_of_oracle,
-)
+from zoolib import FeatureEngineer, RidgePosterior, ZooplusSimulator
 
 CHAPTER = CHAPTERS["neural-bandits"]
 # Their solutions play for minutes: only what they define is run, and the check itself.
-PLAYED = {
-    "ex-untrained",
-    "ex-hill",
-}
+PLAYED = {"ex-hill"}
 VERDICTS = {}
 
 
@@ -49,7 +40,7 @@ def handed_over(cells):
 
 @pytest.fixture(scope="module")
 def names():
-    return CHAPTER.names("SEEDS", "settings", "world")
+    return CHAPTER.names("world")
 
 
 @pytest.mark.parametrize("label", CHAPTER.stubs)
@@ -60,9 +51,9 @@ def test_the_books_solution_is_right(label, names):
 
 
 OTHERS = {
-    "ex-sigmoid": (0.5, 10),
+    "ex-width": (),
     "ex-diagonal": (),
-    "ex-untrained": (),
+    "ex-rebuild": (raises,),
     "ex-hill": (range(20),),
 }
 
@@ -74,18 +65,31 @@ def test_what_is_no_answer_is_said(label, others):
     assert said(label, nothing, *others).startswith("not answered yet.")
 
 
-def slope(q):
-    return expit(np.log(q / (1 - q))) * (1 - q)
+def width(x, n, w, v, slopes=(True, True), ridge=1.0):
+    """The width by a formula, of some of the slopes in w and v."""
+    square = np.array([v, w])[list(slopes)] @ np.array([v, w])[list(slopes)]
+    return max(x, 0) * np.sqrt(square / (ridge + n * square))
 
 
-VERDICTS["ex-sigmoid"] = [
-    (lambda q: 1 / slope(q), 0.5, 12.76, "fraction"),
-    (lambda q: np.sqrt(slope(q)), 0.5, 12.76, "twice"),
-    (lambda q: slope(q) ** 2, 0.5, 12.76, "take the root"),
-    (lambda q: q, 0.5, 12.76, "chain rule"),
-    (slope, 1.0, 12.76, "Draw"),
-    (slope, 0.5, 1 / 12.755, "other way round"),
-    (slope, 0.5, 25.0, "Divide"),
+def solved_width(x, n, w, v):
+    """The width with a matrix, the gradients written down."""
+    A = np.eye(2) + n * w**2 * np.outer([v / w, 1], [v / w, 1])
+    g = np.array([v * x, w * x]) * (x > 0)
+    return np.sqrt(g @ np.linalg.inv(A) @ g)
+
+
+VERDICTS["ex-width"] = [
+    (width, "right."),
+    (solved_width, "right."),
+    (lambda *at: width(*at) ** 2, "take the root"),
+    (lambda x, n, w, v: abs(v * w) / np.sqrt(1 + n * (v * w) ** 2), "slope in x"),
+    (partial(width, slopes=(False, True)), "w is a parameter, too"),
+    (partial(width, slopes=(True, False)), "v is a parameter, too"),
+    (partial(width, ridge=0.0), "Where is the ridge"),
+    (lambda x, n, w, v: width(x, n + 1, w, v), "one by one"),
+    (lambda x, n, w, v: width(abs(x), n, w, v), "as if it were on"),
+    (lambda x, n, w, v: width(x, n, w, v) or 1.0, "how does the output change"),
+    (lambda x, n, w, v: [width(x, n, w, v)] * 2, "shape"),
 ]
 
 
@@ -110,37 +114,59 @@ VERDICTS["ex-diagonal"] = [
     (lambda n: solved(n)[0], "shape"),
 ]
 
-SETTINGS = {"alpha": 0.7, "joined": True, "rebuild": True, "window": 3_000}
-SETTINGS |= {"discount": 0.999, "train_every": 100, "n_batches": 8}
-NEVER = {"learning_rate": 1e-30}  # too little to change a weight
+
+def rebuild(z, rewards, ridge, gamma, newer=lambda n: np.arange(n)[::-1]):
+    """A and b as sums, where each row has a number of newer ones."""
+    weights = gamma ** newer(len(z))
+    return ridge * np.eye(z.shape[1]) + (weights * z.T) @ z, (weights * rewards) @ z
 
 
-def played(changes, make_features=FeatureEngineer, n_features=9, scale=100):
-    """A function that plays the recommended agent with changes."""
-
-    def shares(seeds, n_visits):
-        settings = SETTINGS | changes
-        agent = NeuralLinearAgent(50, n_features, n_worlds=len(seeds), **settings)
-        options = {"make_features": make_features, "progress": False}
-        history = run_experiment([agent], seeds, n_visits, **options)
-        return scale * share_of_oracle(history, "NeuralLinearAgent")
-
-    return shares
+def learnt(z, rewards, ridge, gamma):
+    """A and b as the library's posterior learns them."""
+    posterior = RidgePosterior(z.shape[1], ridge)
+    for row, reward in zip(z, rewards, strict=True):
+        posterior.update(row, reward, discount=gamma)
+    faded = 1 - gamma ** len(z)
+    return posterior.A + faded * ridge * np.eye(z.shape[1]), posterior.b
 
 
-def told(worlds):
-    return FeatureEngineer(worlds, interactions=True)
+def faded(z, rewards, ridge, gamma):
+    A, b = rebuild(z, rewards, ridge, gamma)
+    return A - (1 - gamma ** len(z)) * ridge * np.eye(len(A)), b
 
 
-VERDICTS["ex-untrained"] = [
-    (played(NEVER), "right."),
-    (played({"train_every": 10**9}), "not rebuilt"),
-    (played(NEVER, scale=1), "Percentages are wanted"),
-    (played({}), "trained"),
-    (played(NEVER | {"joined": False}), "not joined"),
-    (played(NEVER | {"discount": 1.0}), "discount"),
-    (played(NEVER | {"alpha": 0.3}), "recommended"),
-    (lambda seeds, n: played(NEVER)(seeds, n).mean(), "shape"),
+def least(gamma):
+    return 1 / np.sqrt(1 + 1 / (1 - gamma))
+
+
+NEWER = {
+    "that is the last one": np.arange,
+    "is 1, not γ": lambda n: np.arange(n, 0, -1),
+    "Where is the discount": np.zeros,
+}
+WRONG = [(partial(rebuild, newer=newer), words) for words, newer in NEWER.items()]
+
+
+def only_b(wrong):
+    """A is right, and b is not."""
+    return lambda *given: (rebuild(*given)[0], wrong(*given)[1])
+
+
+VERDICTS["ex-rebuild"] = [
+    (rebuild, least, "right."),
+    (learnt, least, "right."),
+    *((wrong, least, words) for wrong, words in WRONG),
+    *((only_b(wrong), least, words) for wrong, words in WRONG),
+    (faded, least, "ridge does not fade"),
+    (lambda z, r, *others: rebuild(z, r, 1.0, others[1]), least, "A begins with λ"),
+    (only_b(lambda z, r, *others: rebuild(z, 1 - r, *others)), least, "in b as in A"),
+    (lambda *given: rebuild(*given)[::-1], least, "shape (3, 3) is wanted"),
+    (lambda *given: rebuild(*given)[0], least, "two things, A and b"),
+    (lambda *given: rebuild(*given) * 2, least, "two things, A and b"),
+    (rebuild, lambda gamma: least(gamma) ** 2, "take the root"),
+    (rebuild, lambda gamma: np.sqrt(1 - gamma), "Where is the ridge"),
+    (rebuild, lambda gamma: 0.0, "sum of the weights"),
+    (rebuild, raises, RAISED),
 ]
 
 
@@ -169,6 +195,10 @@ def hills(appeal=zoolib.world.simulator.appeal, order=lambda cells: cells):
 
 def turned(wish, quality):
     return zoolib.world.simulator.appeal(wish, quality)[::-1]
+
+
+def told(worlds):
+    return FeatureEngineer(worlds, interactions=True)
 
 
 TABLE = ZooplusSimulator().click_table

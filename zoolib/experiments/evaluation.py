@@ -94,6 +94,16 @@ def share_of_oracle(
     return earned / history.optimal_reward[i][:, steps].sum(axis=-1)
 
 
+def recent_share(history: History, agent: str, window: int) -> NDArray[np.float64]:
+    """Return `share_of_oracle` over the last `window` steps, at each step with so many before it.
+
+    The result has shape (world, n_steps - window + 1); `window` lies in 1 … n_steps.
+    """
+    i = history.index(agent)
+    earned = rolling_mean(history.expected_reward[i], window)
+    return earned / rolling_mean(history.optimal_reward[i], window)
+
+
 def click_rate(
     history: History, agent: str, steps: slice = slice(None)
 ) -> NDArray[np.float64]:

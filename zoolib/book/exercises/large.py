@@ -6,6 +6,7 @@ from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from zoolib.agents import Context, EnsembleAgent
 from zoolib.book.exercises.judging import (
@@ -20,30 +21,6 @@ from zoolib.book.exercises.judging import (
 from zoolib.models.posterior import RidgePosterior
 
 ROWS = np.tile(np.eye(4, dtype=np.float32), (2, 1, 1))  # for a small ensemble
-
-
-@exercise(
-    "ex-cells",
-    wanted="two functions of the numbers of products and of probed cells: the best number of cells, and the "
-    "inner products of a query",
-)
-def _cells(cells: Function, inner_products: Function) -> None:
-    for n_products, n in ((10**6, 10), (50_000, 3), (4_000, 40)):
-        best = np.sqrt(n * n_products)
-        mistakes = {
-            "Each of the n probed cells counts, not one.": np.sqrt(n_products),
-            "The best C is where the derivative is zero: take a root.": n * n_products,
-        }
-        hint = "A query takes C + nK/C inner products. Where is the derivative zero?"
-        found = answer(cells, n_products, n)
-        expect_close(found, best, hint, within=1.0, mistakes=mistakes)
-        mistakes = {
-            "The query is compared with the centres, too.": best,
-            "Count inner products, not the d multiplications of each.": 64 * best,
-        }
-        hint = "How many centres, and how many products in n of C equal cells?"
-        found = answer(inner_products, n_products, n)
-        expect_close(found, 2 * best, hint, within=2.0, mistakes=mistakes)
 
 
 @exercise(
@@ -102,6 +79,44 @@ def _hopeful_weights(query: Function) -> None:
         off = asked / u - posterior.mean
         hint = "These weights lie outside the ellipsoid of radius 1: move along A⁻¹x, not along x."
         expect(off @ A @ off < 1 + 1e-6, hint)
+
+
+@exercise(
+    "ex-members",
+    wanted="two functions of the number of members: the share in which the truth lies within 1.96 widths, and "
+    "the number of widths within which it lies in 95 of 100 cases",
+)
+def _one_draw_more(coverage: Function, multiple: Function) -> None:
+    """Divide the truth's distance from the members' mean by its spread: that is Student's t."""
+    for n in (5, 10, 30):
+        # Of each answer: the degrees of freedom, and how many widths a t of one is.
+        right = n - 1, np.sqrt((n + 1) / (n - 1))
+        mistakes = {
+            "The width is itself estimated, from few members: take Student's t, not the normal "
+            "distribution.": (np.inf, right[1]),
+            "The mean of the members is uncertain, too.": (n - 1, np.sqrt(n / (n - 1))),
+            "The width divides by M, not by M - 1.": (n - 1, np.sqrt(1 + 1 / n)),
+            "The mean takes one degree of freedom.": (n, right[1]),
+            "The factor is the other way round.": (n - 1, 1 / right[1]),
+        }
+        hint = f"For M = {n}: how do the truth minus the members' mean, and the width, vary?"
+        wrong = {its_hint: _covered(*one) for its_hint, one in mistakes.items()}
+        found = answer(coverage, n)
+        expect_close(found, _covered(*right), hint, within=1e-3, mistakes=wrong)
+        hint = f"For M = {n}: which t leaves 2.5 percent on each side, and how many widths is it?"
+        wrong = {its_hint: _reach(*one) for its_hint, one in mistakes.items()}
+        found = answer(multiple, n)
+        expect_close(found, _reach(*right), hint, within=5e-3, mistakes=wrong)
+
+
+def _covered(freedom: float, factor: float) -> float:
+    """Return how often a draw from Student's t, times a factor, lies within 1.96."""
+    return 1 - 2 * stats.t.sf(1.96 / factor, freedom)
+
+
+def _reach(freedom: float, factor: float) -> float:
+    """Return within what a draw from Student's t, times a factor, lies in 95 of 100 cases."""
+    return factor * stats.t.isf(0.025, freedom)
 
 
 @exercise(

@@ -7,9 +7,7 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
-from zoolib.agents import Agent, NeuralLinearAgent
 from zoolib.book.exercises.judging import (
     Function,
     answer,
@@ -18,45 +16,56 @@ from zoolib.book.exercises.judging import (
     expect_close,
     numbers,
 )
-from zoolib.experiments.arena import run_experiment
 from zoolib.world.simulator import ZooplusSimulator, true_ctr_matrix
 
 SEEDS = (3, 8)
-NOT_JOINED = "The features are not joined."
-SETTINGS = {
-    "alpha": 0.7,
-    "joined": True,
-    "rebuild": True,
-    "window": 3_000,
-    "n_worlds": 2,
-}
-SETTINGS |= {"discount": 0.999, "train_every": 100, "n_batches": 8}
-RECOMMENDED = partial(NeuralLinearAgent, 50, **SETTINGS)  # wants the number of features
 
 
-@exercise(
-    "ex-sigmoid",
-    wanted="a function of q that returns the factor, the q for which it is largest, and how many times as "
-    "large the bonus at 0.5 is as that at 0.02",
-)
-def _sigmoid(factor: Function, q_of_largest: float, times: float) -> None:
-    """Take the slope of the sigmoid where its value is q by central differences."""
+@exercise("ex-width", wanted="a function of x, n, w and v that returns the width at x")
+def _width(width: Function) -> None:
+    """Ask first where the unit is on, then where it is off."""
+    on, off = np.array([1.0, 2.5]), np.array([-1.0, -0.4])
+    for n, w, v in ((3, 0.5, 2.0), (50, 1.5, -0.8), (3, 1.5, -0.8)):
+        right = partial(_widths, n, np.array([w, v]))
+        mistakes = {
+            "That is the slope in x: take those in the parameters.": right(on, by=[2]),
+            "v is a parameter, too: its slope is missing.": right(on, by=[0]),
+            "w is a parameter, too: its slope is missing.": right(on, by=[1]),
+            "Where is the ridge in A?": right(on, ridge=1e-9),
+        }
+        case = f"For n = {n}, w = {w:g} and v = {v:g}"
+        hint = f"{case}: compute both slopes, A and the squared width, one by one."
+        found = [answer(width, float(x), n, w, v) for x in on]
+        expect_close(found, right(on), hint, within=1e-6, mistakes=mistakes)
+        mistakes = {"Left of zero the unit is off, and this is as if it were on.": right(-off)}  # fmt: skip
+        hint = f"{case}: left of zero, how does the output change with w and v?"
+        found = [answer(width, float(x), n, w, v) for x in off]
+        expect_close(found, right(off), hint, within=1e-6, mistakes=mistakes)
 
-    def slope(q: NDArray[np.float64]) -> NDArray[np.float64]:
-        f, step = np.log(q / (1 - q)), 1e-5
-        return (expit(f + step) - expit(f - step)) / (2 * step)
 
-    q = np.array([0.02, 0.3, 0.5, 0.9])
-    mistakes = {"The gradient stands twice under the root.": np.sqrt(slope(q))}
-    hint = "The chain rule multiplies the gradient by the slope of the sigmoid. Express it by q."
-    found = [answer(factor, float(one)) for one in q]
-    expect_close(found, slope(q), hint, within=1e-6, mistakes=mistakes)
-    grid = np.linspace(0.01, 0.99, 99)
-    largest = grid[np.argmax(slope(grid))]
-    expect_close(q_of_largest, largest, "Draw your factor against q.", within=5e-3)
-    ratio = slope(0.5) / slope(0.02)
-    hint = "Divide the factor of the one arm by that of the other."
-    expect_close(times, ratio, hint, within=0.05)
+def _widths(
+    n: int,
+    weights: NDArray[np.float64],
+    xs: NDArray[np.float64],
+    by: Sequence[int] = (0, 1),
+    ridge: float = 1.0,
+) -> NDArray[np.float64]:
+    """Add up A visit by visit, for a gradient of some of the slopes in w, v and x."""
+    g, *asked = (_slopes(*weights, x)[list(by)] for x in (1.0, *xs))
+    A = ridge * np.eye(len(g))
+    for _ in range(n):
+        A += np.outer(g, g)
+    return np.sqrt([g @ np.linalg.solve(A, g) for g in asked])
+
+
+def _slopes(*at: float) -> NDArray[np.float64]:
+    """Take the slopes of a unit in w, v and x by central differences."""
+
+    def f(w: float, v: float, x: float) -> float:
+        return v * max(w * x, 0.0)
+
+    steps = 1e-5 * np.eye(3)
+    return np.array([f(*(at + step)) - f(*(at - step)) for step in steps]) / 2e-5
 
 
 @exercise(
@@ -82,31 +91,56 @@ def _diagonal(squared_widths: Function) -> None:
 
 
 @exercise(
-    "ex-untrained",
-    wanted="a function of seeds and n_visits that returns the percentage of the oracle's clicks in each world",
+    "ex-rebuild",
+    wanted="a function of the embeddings, their rewards, λ and γ that returns A and b, and the least width as "
+    "a function of γ",
 )
-def _untrained(untrained_shares: Function) -> None:
-    """Play an agent whose training does nothing, so that only the rebuild is left of it."""
-    play = partial(_shares, n_visits=600)
-    never = partial(_Untaught, 50, 9)
-    mistakes = {
-        "This network was trained.": lambda: play(RECOMMENDED(9)),
-        "Your agent is not rebuilt: that happens after a training only.": lambda: play(
-            never(**SETTINGS | {"rebuild": False, "window": None})
-        ),
-        NOT_JOINED: lambda: play(never(**SETTINGS | {"joined": False})),
-        "Where is the discount?": lambda: play(never(**SETTINGS | {"discount": 1.0})),
-    }
-    hint = "Except for the training, the agent is the recommended one, in calm worlds."
-    found, right = answer(untrained_shares, SEEDS, 600), play(never(**SETTINGS))
-    expect_close(found, right, hint, within=1e-6, mistakes=mistakes)
+def _rebuild(rebuild: Function, least_width: Function) -> None:
+    """Learn row after row: what was learnt fades, and the ridge does not."""
+    rng = np.random.default_rng(5)
+    for n, d, ridge, gamma in ((7, 3, 0.5, 0.9), (40, 5, 2.0, 0.99)):
+        z, rewards = rng.normal(size=(n, d)), rng.integers(2, size=n).astype(float)
+        A, b = _learnt(z, rewards, gamma)
+        first, all_alike = _learnt(z[::-1], rewards[::-1], gamma), _learnt(z, rewards)
+        found = answer(rebuild, z, rewards, ridge, gamma)
+        pair = isinstance(found, tuple | list) and len(found) == 2
+        expect(pair, "Return two things, A and b.")
+        prior = ridge * np.eye(d)
+        reversed_hint = "The newest row has weight 1, and that is the last one."
+        early_hint = "The newest row has no newer one: its weight is 1, not γ."
+        alike_hint = "Where is the discount?"
+        mistakes = {
+            reversed_hint: prior + first[0],
+            early_hint: prior + gamma * A,
+            alike_hint: prior + all_alike[0],
+            "The ridge does not fade.": gamma**n * prior + A,
+        }
+        hint = "A begins with λ on its diagonal, and row j, counted from the newest, adds γʲ z zᵀ."
+        expect_close(found[0], prior + A, hint, within=1e-8, mistakes=mistakes)
+        mistakes = {
+            reversed_hint: first[1],
+            early_hint: gamma * b,
+            alike_hint: all_alike[1],
+        }
+        hint = "The rows have the same weights in b as in A, times their rewards."
+        expect_close(found[1], b, hint, within=1e-8, mistakes=mistakes)
+    for gamma in (0.5, 0.9, 0.999):
+        rows = np.ones((round(40 / (1 - gamma)), 1))  # what is older has faded
+        weight = _learnt(rows, rows[:, 0], gamma)[1].item()
+        mistakes = {"Where is the ridge? It does not fade.": 1 / np.sqrt(weight)}
+        hint = f"For γ = {gamma}: what is the sum of the weights of all visits, and what is A along z?"
+        found, right = answer(least_width, gamma), 1 / np.sqrt(1 + weight)
+        expect_close(found, right, hint, within=1e-6, mistakes=mistakes)
 
 
-class _Untaught(NeuralLinearAgent):
-    """An agent whose network stays as it was drawn."""
-
-    def _descend(self, columns: Sequence[NDArray], batch_size: int) -> None:
-        """Take no step."""
+def _learnt(
+    z: NDArray[np.float64], rewards: NDArray[np.float64], gamma: float = 1.0
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return what rows add to A and to b, the oldest first."""
+    A, b = np.zeros((z.shape[1], z.shape[1])), np.zeros(z.shape[1])
+    for row, reward in zip(z, rewards, strict=True):
+        A, b = gamma * A + np.outer(row, row), gamma * b + reward * row
+    return A, b
 
 
 @exercise(
@@ -129,10 +163,3 @@ def _hill(features: Function, weights: ArrayLike) -> None:
     theirs = numbers(weights, (20,), "20 weights are wanted, in one row.")
     hint = "The features are right. In which order do they stand?"
     expect_close(rows @ theirs, truth, hint)
-
-
-def _shares(agent: Agent, *, n_visits: int) -> NDArray[np.float64]:
-    """Return the percentage of the oracle's clicks that an agent earns in calm worlds."""
-    history = run_experiment([agent], SEEDS, n_visits, progress=False)
-    earned, best = history.expected_reward[0], history.optimal_reward[0]
-    return 100 * earned.sum(axis=-1) / best.sum(axis=-1)
