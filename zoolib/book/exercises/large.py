@@ -121,7 +121,7 @@ def _reach(freedom: float, factor: float) -> float:
 
 @exercise(
     "ex-practice-prior",
-    wanted="the class of the agent, a subclass of `EnsembleAgent` whose `members` and scores are of the sums",
+    wanted="the class of the agent, a subclass of `EnsembleAgent` whose `predict` returns the sums",
 )
 def _prior_for_members(agent: type[EnsembleAgent]) -> None:
     """Tell the networks g by what the members say more than the library's."""

@@ -69,25 +69,49 @@ def _slopes(*at: float) -> NDArray[np.float64]:
 
 
 @exercise(
-    "ex-diagonal",
-    wanted="a function of n that returns squared widths in two rows, for (1, 1) and for (1, -1), and two "
-    "columns, with the full A and with its diagonal",
+    "ex-sharing",
+    wanted="two classes like FeatureEngineer, made from a list of worlds: first that of the fifty models, then "
+    "that of the one",
 )
-def _diagonal(squared_widths: Function) -> None:
-    """Add up A visit by visit, and solve."""
-    directions, A = np.array([[1.0, 1.0], [1.0, -1.0]]), np.eye(2)
-    for n in range(501):
-        if n in (0, 3, 500):
-            kept, A_inv = (A, np.diag(np.diag(A))), np.linalg.inv(A)
-            right = [[x @ np.linalg.solve(k, x) for k in kept] for x in directions]
-            cut = [[x @ A_inv @ x, A_inv.trace()] for x in directions]
-            mistakes = {
-                "A row is wanted for each direction: transpose.": np.transpose(right),
-                "Take the diagonal of A and invert it, not the diagonal of A⁻¹.": cut,
-            }
-            hint = f"Write A down for n = {n}, with the ridge, and invert it."
-            expect_close(answer(squared_widths, n), right, hint, mistakes=mistakes)
-        A += np.outer(directions[0], directions[0])
+def _sharing(apart: Function, together: Function) -> None:
+    """Ask of every two visits how far the row of one lies along that of the other."""
+    worlds = [ZooplusSimulator(seed=seed) for seed in SEEDS]
+    users = np.arange(60).reshape(2, 30)
+    persona = np.stack(
+        [w.persona_of_user[of] for w, of in zip(worlds, users, strict=True)]
+    )
+    category = np.stack([w.category_of_product for w in worlds])
+    of_fifty, of_one = (
+        _rows(features, worlds, users) for features in (apart, together)
+    )
+    along = np.einsum("wuad, wvad -> wauv", of_fifty, of_fifty)
+    own = persona[:, None, :, None] == persona[:, None, None, :]
+    hint = "Of the fifty models each should learn from a persona for this persona only, and as much for each."
+    expect(_is_multiple(along, own), hint)
+    along = np.einsum("wuad, wvbd -> wuavb", of_one, of_one)
+    own_cell = (
+        own[:, 0, :, None, :, None]
+        & (category[:, :, None] == category[:, None])[:, None, :, None]
+    )
+    hint = "The one model should learn from a cell for this cell only, and as much for each."
+    expect(_is_multiple(along, own_cell), hint)
+    hint = "Before the first visit the two do not score alike: how long are their rows?"
+    expect(np.isclose(along.max(), (of_fifty**2).sum(axis=-1).max()), hint)
+
+
+def _rows(
+    features: Function, worlds: Sequence[ZooplusSimulator], users: NDArray[np.int_]
+) -> NDArray[np.float64]:
+    """Return the rows of a reader's features, shape (W, users, 50, d)."""
+    made = answer(features, worlds)
+    rows = np.stack([answer(made.transform, visit) for visit in users.T], axis=1)
+    hint = "transform takes one user per world and returns shape (W, 50, d)."
+    expect(rows.shape[:-1] == (len(worlds), users.shape[1], 50), hint)
+    return rows
+
+
+def _is_multiple(along: NDArray[np.float64], own: NDArray[np.bool_]) -> bool:
+    return along.max() > 0 and np.allclose(along, along.max() * own)
 
 
 @exercise(
@@ -151,12 +175,11 @@ def _hill(features: Function, weights: ArrayLike) -> None:
     """Ask least squares whether any weights give the true click probabilities."""
     worlds = [ZooplusSimulator(seed=seed, rich=True) for seed in SEEDS]
     users = np.arange(200).reshape(2, 100)
-    made = answer(features, worlds)
-    rows = np.array([answer(made.transform, visit) for visit in users.T])
-    hint = "transform takes one user per world and returns shape (W, 50, 20)."
-    expect(rows.shape == (100, 2, 50, 20), hint)
-    truth = [true_ctr_matrix(w)[of] for w, of in zip(worlds, users, strict=True)]
-    truth = np.swapaxes(truth, 0, 1)
+    rows = _rows(features, worlds, users)
+    expect(rows.shape[-1] == 20, "20 features are wanted.")
+    truth = np.array(
+        [true_ctr_matrix(w)[of] for w, of in zip(worlds, users, strict=True)]
+    )
     best = np.linalg.lstsq(rows.reshape(-1, 20), truth.ravel())[0]
     hint = "No weights make your features exact. Is each the appeal of this product to this user, in its pair?"
     expect(np.allclose(rows @ best, truth), hint)
