@@ -29,9 +29,7 @@ RAISING = {
     "ex-sarsa": (raises, SOME),
     "ex-largest": (raises, 230),
     "ex-targets": (raises,),
-    "ex-effective": (raises, np.ones((20, 8))),
 }
-NUMBERS = {"ex-wrong-companions"}
 
 
 @pytest.mark.parametrize("label", RAISING)
@@ -40,7 +38,7 @@ def test_what_raises_is_reported(label):
 
 
 def test_every_exercise_of_the_chapter_is_tried_here():
-    assert set(CHAPTER.stubs) == set(RAISING) | NUMBERS
+    assert set(CHAPTER.stubs) == set(RAISING)
 
 
 @pytest.mark.parametrize("label", CHAPTER.stubs)
@@ -155,43 +153,6 @@ VERDICTS["ex-targets"] = [
     (targets(0, 0), "says what the product is worth"),
     (targets(1, 0), "row by row"),
     (lambda online, target, r, ended, beta: r.mean(), "(40,) is wanted"),
-]
-
-
-BELIEVED = solved("ex-wrong-companions")[0]
-PERCENT = np.array(BELIEVED["percentages"])
-PROMISES = [
-    100 * process.value(process.optimal_q().argmax(axis=-1)) / OPTIMUM
-    for process in (BELIEVED["stay"], BELIEVED["bait"])
-]
-VERDICTS["ex-wrong-companions"] = [
-    (PERCENT, "right."),
-    (PROMISES, "This is promised"),
-    (PERCENT / 100, "Percentages are wanted"),
-    (PERCENT[::-1], "Only transitions change"),
-    (PERCENT[0], "(2, 20) is wanted"),
-]
-
-LEFT = solved("ex-effective")[0]["left"]
-LAW = 1_000 * 0.55 ** np.arange(1, 9)
-
-
-def horizon(square):
-    return int(np.log(100) / np.log(square)) + 1
-
-
-VERDICTS["ex-effective"] = [
-    (horizon, LEFT, "right."),
-    (lambda square: horizon(square) - 1, LEFT, "Ten or more"),
-    (lambda square: horizon(square**2), LEFT, "Return a whole number"),
-    (lambda square: int(np.log(1_000) / np.log(square)) + 1, LEFT, "fewer than one"),
-    (lambda square: np.log(100) / np.log(square), LEFT, "whole number"),
-    (horizon, LEFT / 1_000, "between 1 and 1,000"),
-    (horizon, LEFT[0], "(20, 8) is wanted"),
-    (horizon, LEFT / 2, "half of the log"),
-    (horizon, LEFT[:, [1, 2, 3, 4, 5, 6, 7, 7]], "half of the log"),
-    (horizon, np.maximum(1, LEFT - 7 * (np.arange(8) > 3)), "keeps its weight"),
-    (horizon, np.tile(LAW + 9 * (np.arange(8) == 7), (20, 1)), "its own sessions"),
 ]
 
 

@@ -102,7 +102,7 @@ def _sharing(apart: Function, together: Function) -> None:
 def _rows(
     features: Function, worlds: Sequence[ZooplusSimulator], users: NDArray[np.int_]
 ) -> NDArray[np.float64]:
-    """Return the rows of a reader's features, shape (W, users, 50, d)."""
+    """Return the rows of a reader's features, shape (W, n, 50, d) for n users."""
     made = answer(features, worlds)
     rows = np.stack([answer(made.transform, visit) for visit in users.T], axis=1)
     hint = "transform takes one user per world and returns shape (W, 50, d)."

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
-from itertools import count
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,13 +12,6 @@ from zoolib.book.exercises import judging
 from zoolib.book.exercises.judging import Function, answer, exercise
 from zoolib.world.mdp import DecisionProcess
 from zoolib.world.sessions import SessionSimulator
-
-
-@cache
-def _shop(carry_over: float = 1.0) -> tuple[DecisionProcess, NDArray[np.bool_]]:
-    """Return the chapter's twenty worlds, and which products are glossy, (20, 1, 10)."""
-    shop = SessionSimulator(seed=range(20), carry_over=carry_over)
-    return shop.process(), shop.glossy[:, None, :]
 
 
 def _best(process: DecisionProcess) -> NDArray[np.int64]:
@@ -81,7 +72,7 @@ def _sarsa(sarsa: Function, promised: ArrayLike) -> None:
             "Nothing comes after the end.": q[2, 0]}  # fmt: skip
         tables = {hint: q + 0.3 * at * (1 + 0.9 * v - q) for hint, v in after.items()}
         _expect(answer(sarsa, q, 1, 1, 1, 2, 0, ended, 0.3, 0.9), tables)
-    truth, _ = _shop()
+    truth = SessionSimulator(seed=range(20), carry_over=1.0).process()  # the chapter's worlds
     moves = 0.8 * truth.transition + 0.2 * truth.transition.mean(axis=-2, keepdims=True)
     click = 0.8 * truth.reward + 0.2 * truth.reward.mean(axis=-1, keepdims=True)
     exploring = replace(truth, transition=moves, reward=click)
@@ -116,34 +107,3 @@ def _targets(targets: Function) -> None:
         "The copy says what the product is worth.": ~ended * online.max(axis=1)}  # fmt: skip
     found = answer(targets, online, target, reward, ended, 0.9)
     _expect(found, {hint: reward + 0.9 * value for hint, value in after.items()})
-
-
-@exercise("ex-wrong-companions", "percentages (2, 20), first those without intents")
-def _wrong_companions(percentages: ArrayLike) -> None:
-    """Move the probabilities of the true world to where the simulators believe them."""
-    truth, glossy = _shop()
-    by_intent = truth.transition.reshape(20, 4, 5, 4, 10, 4, 5, 4)
-    stay = by_intent.sum(axis=-2, keepdims=True) * np.eye(5).reshape(5, 1, 1, 1, 5, 1)
-    click = np.where(glossy, truth.reward, 0)[..., None]
-    keep = click * np.eye(80)[:, None] + (1 - click) * truth.transition
-    worlds = [replace(truth, transition=p.reshape(keep.shape)) for p in (stay, keep)]
-    best = truth.value(_best(truth)) / 100
-    _expect(percentages, within=1e-4, hints={
-        "Only transitions change: who is pleased stays.": [truth.value(_best(w)) / best for w in worlds],
-        "This is promised: serve the plans.": [w.value(_best(w)) / best for w in worlds]})  # fmt: skip
-
-
-@exercise("ex-effective", "a function that returns a number, and sizes (20, 8)")
-def _effective(horizon: Function, left: ArrayLike) -> None:
-    for squared in (1 / 0.55, 1.2, 4.0):
-        right, none = (next(h for h in count() if 1_000 / squared**h < few) for few in (10, 1))  # fmt: skip
-        _expect(answer(horizon, squared), {
-            "Of n sessions n divided by a power of the mean square is left. Return a whole number.": right,
-            "Ten or more are left then.": right - 1,
-            "Fewer than ten are wanted, not fewer than one.": none})  # fmt: skip
-    left = judging.numbers(left, (20, 8), "Sizes lie between 1 and 1,000.", low=1, high=1_000)  # fmt: skip
-    law = 1_000 * 0.55 ** np.arange(1, 5)
-    hint = "Four steps keep the law, since nobody leaves earlier. Is half of the log the plan's?"
-    _expect(left[:, :4].mean(axis=0), {hint: law}, within=5 * np.sqrt(law / 20))
-    judging.expect(left[:, 7].mean() > 12, "A session that is over keeps its weight.")
-    judging.expect(np.ptp(left, axis=0).all(), "Each world has its own sessions.")
