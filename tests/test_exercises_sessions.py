@@ -27,7 +27,6 @@ RAISING = {
     "ex-two-steps": ((3 / 4, 7 / 8), raises),
     "ex-policy-value": (raises,),
     "ex-sarsa": (raises, SOME),
-    "ex-largest": (raises, 230),
     "ex-targets": (raises,),
 }
 
@@ -114,23 +113,6 @@ VERDICTS["ex-sarsa"] = [
     (right, [OPTIMUM, TRUTH.value(AROUND)], "its own plan"),
     (right, [0 * OPTIMUM, PROMISED[1]], "Enough sweeps"),
     (right, OPTIMUM, "(2, 20) is wanted"),
-]
-
-
-def excess(n_products, n_visitors):
-    """The excess by draws of other numbers than the book's."""
-    rng = np.random.default_rng(5)
-    clicks = rng.binomial(n_visitors, 0.5, size=(n_products, 30_000))
-    return clicks.max(axis=0).mean() / n_visitors - 1 / 2
-
-
-VERDICTS["ex-largest"] = [
-    (excess, 230, "right."),
-    (lambda k, n: excess(k, n) + 0.5, 230, "Take off the truth"),
-    (lambda k, n: excess(k, n) / n**0.5, 230, "root of n"),
-    (lambda k, n: 0, 230, "average many times"),
-    (excess, 57, "falls with the root of n"),
-    (excess, 920, "falls with the root of n"),
 ]
 
 

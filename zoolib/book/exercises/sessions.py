@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from zoolib.book.exercises import judging
 from zoolib.book.exercises.judging import Function, answer, exercise
@@ -84,17 +83,6 @@ def _sarsa(sarsa: Function, promised: ArrayLike) -> None:
             best, exploring.value(_best(exploring))],
         "SARSA's table knows that the shop explores.": [best, best],
         "SARSA explores around its own plan, not Q-learning's.": [best, other]})  # fmt: skip
-
-
-@exercise("ex-largest", "a function that returns the excess, and a number of visitors")
-def _largest(excess: Function, enough: int) -> None:
-    for n_products, n in ((10, 20), (10, 80), (50, 20), (2, 320)):
-        right = 1 / 2 - np.mean(stats.binom.cdf(range(n), n, 1 / 2) ** n_products)
-        _expect(answer(excess, n_products, n), within=0.06 * right, hints={
-            "Draw each product's clicks, take the largest share, and average many times.": right,
-            "Take off the truth, one half.": 1 / 2 + right,
-            "The standard deviation falls with the root of n.": right / np.sqrt(n)})  # fmt: skip
-    judging.numbers(enough, (), "It falls with the root of n.", low=210, high=260)
 
 
 @exercise("ex-targets", "a function that returns the targets, (B,)")
