@@ -69,7 +69,7 @@ def losses(twenty, rows, predictions):
 
 @pytest.mark.parametrize(
     "label",
-    ["ex-floor-by-hand", "ex-below-floor", "ex-constant", "ex-curse"],
+    ["ex-floor-by-hand", "ex-below-floor", "ex-curse"],
 )
 def test_the_books_solution_is_right(label, first, twenty):
     names = CHAPTER.names(SEEDS=range(20), **first, **twenty)
@@ -116,27 +116,6 @@ def test_below_floor(twenty):
         (model + LAST, true, says, "in world 19"),
     ):
         assert_says("ex-below-floor", *case)
-
-
-def test_constant(first):
-    world, train, validation = (first[n] for n in ("world", "train", "validation"))
-
-    def loss(rows, rate):
-        return log_loss(rows["clicked"], np.full(len(rows), rate["clicked"].mean()))
-
-    right, value = loss(validation, train), zoolib.random_value(world)
-    share = value / zoolib.oracle_value(world)
-    for case in (
-        (right, 0.5, value, "right."),
-        (right + 2e-9, 0.5, value, "average the loss over"),
-        (loss(train, train), 0.5, value, "judge on the others"),
-        (loss(validation, validation), 0.5, value, "known before"),
-        (right, 0.0, value, "count for a tie"),
-        (right, 0.5, zoolib.policy_value(world, 0), "argmax takes the first"),
-        (right, 0.5, share, "not a share"),
-        (right, 0.5, value + 2e-9, "any of them"),
-    ):
-        assert_says("ex-constant", *case)
 
 
 DRAWS = np.random.default_rng(1).normal(size=(20_000, 50))

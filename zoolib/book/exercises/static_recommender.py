@@ -119,32 +119,6 @@ def _below_floor(
 
 
 @exercise(
-    "ex-constant",
-    wanted="the log-loss and the AUC of the constant prediction on the validation rows, and the value of a "
-    "policy that follows it, ties broken at random",
-)
-def _constant(loss: float, auc: float, value: float) -> None:
-    world, train, validation = _split(42)
-    rate, clicks = train["clicked"].mean(), validation["clicked"].mean()
-    seen, known = (stats.entropy([p, 1 - p]) for p in (rate, clicks))
-    mistakes = {
-        "Those are the training rows: judge on the others.": seen,
-        "Predict what is known before the validation rows come.": known,
-    }
-    hint = "Predict the click rate of the training rows, and average the loss over the validation rows."
-    right = -clicks * np.log(rate) - (1 - clicks) * np.log(1 - rate)
-    expect_close(loss, right, hint, mistakes=mistakes)
-    expect_close(auc, 1 / 2, "All rows tie. What does the AUC count for a tie?")
-    pairs = _pairs(world)
-    mistakes = {
-        "argmax takes the first of equals: break the tie at random.": pairs[:, 0].mean(),
-        "The value is in clicks per visit, not a share.": pairs.mean() / pairs.max(axis=1).mean(),
-    }  # fmt: skip
-    hint = "All products tie, and any of them may be shown: take the mean over the draw, not one draw."
-    expect_close(value, pairs.mean(), hint, mistakes=mistakes)
-
-
-@exercise(
     "ex-curse",
     wanted="a function of s and the number of products that returns the expected overpromise, from at least "
     "10,000 draws",
