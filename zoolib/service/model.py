@@ -76,14 +76,14 @@ class Model:
 
     def catch_up(self, store: Store, known: int = 0) -> int:
         """Learn what the log holds beyond `seq`, but for events up to a known one; count the rewards read."""
-        learnt = 0
+        read = 0
         for seq, event, features, arm, reward in store.rewards_after(self.seq):
             if features is not None and event > known:
                 context = Context(NOBODY, features)
                 self.agent.update(context, self.agent.arms[arm], reward)
             self.seq = seq
-            learnt += 1
-        return learnt
+            read += 1
+        return read
 
     def to_bytes(self) -> bytes:
         """Write down what the agent has learnt: the same for the same rewards, whatever it has shown.
