@@ -149,29 +149,36 @@ VERDICTS["ex-rebuild"] = [
 ]
 
 
-def table(*shares, scale=1.0):
-    """A class of rows with a one for the visitor's persona, the product's category or number, or their pair."""
+def features(of):
+    """A class like FeatureEngineer, from a function of a world and a user that returns all rows."""
 
-    class Table:
+    class Features:
         def __init__(self, worlds):
             self.worlds = worlds
 
         def transform(self, users):
-            pairs = zip(self.worlds, users, strict=True)
-            return np.stack([self.of(world, user) for world, user in pairs])
+            return np.stack(
+                [of(*pair) for pair in zip(self.worlds, users, strict=True)]
+            )
 
-        def of(self, world, user):
-            persona = np.full(50, world.persona_of_user[user])
-            category = world.category_of_product
-            cells = {
-                "persona": persona,
-                "category": category,
-                "pair": 5 * persona + category,
-            }
-            cells["product"] = 50 * persona + np.arange(50)
-            return scale * np.hstack([np.eye(200)[cells[name]] for name in shares])
+    return Features
 
-    return Table
+
+def table(*shares, scale=1.0):
+    """Rows with a one for the visitor's persona, the product's category, their pair, or persona and product."""
+
+    def of(world, user):
+        persona = np.full(50, world.persona_of_user[user])
+        category = world.category_of_product
+        cells = {
+            "persona": persona,
+            "category": category,
+            "pair": 5 * persona + category,
+            "product": 50 * persona + np.arange(50),
+        }
+        return scale * np.hstack([np.eye(200)[cells[name]] for name in shares])
+
+    return features(of)
 
 
 def flat(worlds):
@@ -193,26 +200,18 @@ VERDICTS["ex-sharing"] = [
 
 
 def hills(appeal=zoolib.world.simulator.appeal, order=lambda cells: cells):
-    """A class of features, written otherwise than the book's: an outer product and an appeal."""
+    """Features written otherwise than the book's: an outer product and an appeal."""
 
-    class Hills:
-        def __init__(self, worlds):
-            self.worlds = worlds
+    def of(world, user):
+        cell = np.zeros((world.n_products, 4, 5))
+        category = world.category_of_product
+        cell[np.arange(len(cell)), world.persona_of_user[user], category] = 1
+        wish = world.users.loc[user, ["budget", "curiosity"]]
+        qualities = world.products[["price", "freshness"]].to_numpy()
+        pull = appeal(wish.to_numpy(float), qualities)
+        return order(cell).reshape(len(cell), 20) * pull[:, None]
 
-        def transform(self, users):
-            pairs = zip(self.worlds, users, strict=True)
-            return np.stack([self.of(world, user) for world, user in pairs])
-
-        def of(self, world, user):
-            cell = np.zeros((world.n_products, 4, 5))
-            category = world.category_of_product
-            cell[np.arange(len(cell)), world.persona_of_user[user], category] = 1
-            wish = world.users.loc[user, ["budget", "curiosity"]]
-            qualities = world.products[["price", "freshness"]].to_numpy()
-            pull = appeal(wish.to_numpy(float), qualities)
-            return order(cell).reshape(len(cell), 20) * pull[:, None]
-
-    return Hills
+    return features(of)
 
 
 def turned(wish, quality):
@@ -233,7 +232,7 @@ VERDICTS["ex-hill"] = [
     (hills(), TABLE, "20 weights"),
     (hills(appeal=lambda wish, quality: quality[:, 0]), BY_PERSONA, "appeal"),
     (hills(appeal=turned), BY_PERSONA, "this product to this user"),
-    (told, BY_PERSONA, "20 features"),
+    (told, BY_PERSONA, "(W, 50, 20)"),
 ]
 
 

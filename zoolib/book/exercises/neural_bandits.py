@@ -100,13 +100,17 @@ def _sharing(apart: Function, together: Function) -> None:
 
 
 def _rows(
-    features: Function, worlds: Sequence[ZooplusSimulator], users: NDArray[np.int_]
+    features: Function,
+    worlds: Sequence[ZooplusSimulator],
+    users: NDArray[np.int_],
+    d: int | None = None,
 ) -> NDArray[np.float64]:
-    """Return the rows of a reader's features, shape (W, n, 50, d) for n users."""
+    """Return the rows of a reader's features, shape (W, n, 50, d) for n users, with any d or one wanted."""
     made = answer(features, worlds)
     rows = np.stack([answer(made.transform, visit) for visit in users.T], axis=1)
-    hint = "transform takes one user per world and returns shape (W, 50, d)."
+    hint = f"transform takes one user per world and returns shape (W, 50, {d or 'd'})."
     expect(rows.shape[:-1] == (len(worlds), users.shape[1], 50), hint)
+    expect(d in (None, rows.shape[-1]), hint)
     return rows
 
 
@@ -175,8 +179,7 @@ def _hill(features: Function, weights: ArrayLike) -> None:
     """Ask least squares whether any weights give the true click probabilities."""
     worlds = [ZooplusSimulator(seed=seed, rich=True) for seed in SEEDS]
     users = np.arange(200).reshape(2, 100)
-    rows = _rows(features, worlds, users)
-    expect(rows.shape[-1] == 20, "20 features are wanted.")
+    rows = _rows(features, worlds, users, 20)
     truth = np.array(
         [true_ctr_matrix(w)[of] for w, of in zip(worlds, users, strict=True)]
     )

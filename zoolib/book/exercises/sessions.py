@@ -71,9 +71,8 @@ def _sarsa(sarsa: Function, promised: ArrayLike) -> None:
             "Nothing comes after the end.": q[2, 0]}  # fmt: skip
         tables = {hint: q + 0.3 * at * (1 + 0.9 * v - q) for hint, v in after.items()}
         _expect(answer(sarsa, q, 1, 1, 1, 2, 0, ended, 0.3, 0.9), tables)
-    truth = SessionSimulator(
-        seed=range(20), carry_over=1.0
-    ).process()  # the chapter's worlds
+    worlds = SessionSimulator(seed=range(20), carry_over=1.0)  # the chapter's
+    truth = worlds.process()
     moves = 0.8 * truth.transition + 0.2 * truth.transition.mean(axis=-2, keepdims=True)
     click = 0.8 * truth.reward + 0.2 * truth.reward.mean(axis=-1, keepdims=True)
     exploring = replace(truth, transition=moves, reward=click)
