@@ -18,6 +18,7 @@ def defined(label, name):
 RAISING = {
     "ex-no-draw": (raises,),
     "ex-floor-price": (raises,),
+    "ex-gate": (raises, raises),
     "ex-peeking": (raises, 10, 40),
     "ex-window": (raises,),
     "ex-private": (raises,),
@@ -70,6 +71,33 @@ VERDICTS["ex-floor-price"] = [
         lambda e, s, loss: (200 * (s / (1 - 0.8 * e) + (1 - s) / e), 0),
         "five products share",
     ),
+]
+
+
+needed = defined("ex-gate", "needed")
+
+
+def normal(z):
+    return stats.norm.cdf(z)
+
+
+def shift(n, loss, sigma):
+    return loss * np.sqrt(n) / sigma
+
+
+VERDICTS["ex-gate"] = [
+    (lambda n, d, s: normal(shift(n, d, s) - 1.96), needed, "right."),
+    (lambda n, d, s: normal(1.96 - shift(n, d, s)), needed, "candidate passes"),
+    (lambda n, d, s: normal(shift(n, d, s) - 1.645), needed, "on each side"),
+    (lambda n, d, s: normal(shift(n, d, s)), needed, "not the estimate"),
+    (lambda n, d, s: normal(d / s - 1.96), needed, "in standard errors"),
+    (defined("ex-gate", "rejects"), lambda d, s, p: (1.96 * s / d) ** 2, "in half"),
+    (
+        defined("ex-gate", "rejects"),
+        lambda d, s, p: needed(d, s, (1 + p) / 2),
+        "one-sided",
+    ),
+    (defined("ex-gate", "rejects"), lambda d, s, p: needed(d, s, p) / 2, "solve"),
 ]
 
 

@@ -72,6 +72,35 @@ def _floor_price(price: Function) -> None:
 
 
 @exercise(
+    "ex-gate",
+    wanted="two functions: of n_eff, the loss and σ, the probability that the gate rejects; of the loss, σ "
+    "and the power, the n_eff that it takes",
+)
+def _gate(rejects: Function, needed: Function) -> None:
+    below, edge = stats.norm.cdf, stats.norm.ppf(0.975)
+    for n_eff, loss, sigma in ((100, 0.1, 0.5), (400, 0.03, 0.4)):
+        shift = loss * np.sqrt(n_eff) / sigma  # in standard errors
+        mistakes = {
+            "Rejects: that is how often the candidate passes.": below(edge - shift),
+            "Rejects: 1.96 standard errors are wanted on each side.": below(shift - 1.645),
+            "Rejects: the upper end must lie below, not the estimate.": below(shift),
+        }  # fmt: skip
+        hint = "Rejects: how far below the candidate's value must the estimate lie, in standard errors?"
+        found, right = answer(rejects, n_eff, loss, sigma), below(shift - edge)
+        expect_close(found, right, hint, within=2e-3, mistakes=mistakes)
+    for loss, sigma, power in ((0.1, 0.5, 0.9), (0.03, 0.4, 0.7)):
+        unit, quantile = (sigma / loss) ** 2, stats.norm.ppf
+        right = unit * (edge + quantile(power)) ** 2
+        mistakes = {
+            "Needed: that rejects the candidate in half of the cases only.": unit * edge**2,
+            "Needed: the power is one-sided.": unit * (edge + quantile((1 + power) / 2)) ** 2,
+        }  # fmt: skip
+        hint = "Needed: solve your first function for n_eff."
+        found = answer(needed, loss, sigma, power)
+        expect_close(found, right, hint, within=0.01 * right, mistakes=mistakes)
+
+
+@exercise(
     "ex-peeking",
     wanted="a function of a seed and a list of looks that returns whether an alarm rings, and how many of 200 "
     "rollouts the careful and the curious operator stop",
