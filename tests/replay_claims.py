@@ -17,6 +17,7 @@ import argparse
 import ast
 import contextlib
 import io
+import linecache
 import os
 import re
 import sys
@@ -152,7 +153,9 @@ def _run(cell: str, names: dict[str, Any], lost: set[str], outcome: Replay) -> N
     """Run a cell; if it ends early, forget all names that it sets, so that none is out of date."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            exec(compile(cell, "<cell>", "exec"), names)
+            place = f"<cell {len(linecache.cache)}>"  # where `listing` finds the source of what it defines
+            linecache.cache[place] = len(cell), None, cell.splitlines(True), place
+            exec(compile(cell, place, "exec"), names)
     except Exception as error:
         recorded = isinstance(error, RecordedError)
         if not recorded and not (isinstance(error, NameError) and error.name in lost):

@@ -1,7 +1,6 @@
 """The judges of Chapter 5: the book's solutions are right, and typical mistakes are named."""
 
 from functools import cache, partial
-from math import comb
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ def defined(label, name):
 
 
 RAISING = {
-    "ex-random-candidates": (raises, raises),
+    "ex-cells": (raises, raises),
     "ex-hopeful-weights": (raises,),
     "ex-members": (raises, raises),
     "ex-practice-prior": (raises,),
@@ -34,7 +33,7 @@ def test_what_raises_is_reported(label):
     assert_says(label, *RAISING[label], RAISED)
 
 
-@pytest.mark.parametrize("label", ["ex-random-candidates", "ex-members"])
+@pytest.mark.parametrize("label", ["ex-cells", "ex-members"])
 def test_the_books_solution_is_right(label):
     assert run(CHAPTER.solutions[label], NAMES)[1] == f"{label}: right."
 
@@ -42,23 +41,24 @@ def test_the_books_solution_is_right(label):
 VERDICTS = {}
 
 
-def on_list(size, places=25):
-    return 1 - comb(5_000 - size, places) / comb(5_000, places)
+def work(n, cells, probes, d):
+    return (cells + probes * n / cells) * d
 
 
-def until(size):
-    return 1 / on_list(size)
+def best(n, probes):
+    return np.sqrt(probes * n)
 
 
-VERDICTS["ex-random-candidates"] = [
-    (on_list, until, "right."),
-    (lambda size: on_list(size, places=50), until, "Half of the 50 places"),
-    (lambda size: 25 * size / 5_000, until, "do not add up"),
-    (lambda size: 1 - on_list(size), until, "not on the list"),
-    (lambda size: size / 5_000, until, "a random place"),
-    (on_list, lambda size: until(size) - 1, "counts, too"),
-    (on_list, lambda size: 200 / size, "geometric"),
-    (on_list, lambda size: round(until(size)), "need not be whole"),
+VERDICTS["ex-cells"] = [
+    (work, best, "right."),
+    (work, lambda n, probes: round(best(n, probes)), "right."),
+    (lambda n, c, m, d: m * n / c * d, best, "the centres, too"),
+    (lambda n, c, m, d: (c + n / c) * d, best, "Each of the m cells"),
+    (lambda n, c, m, d: c + m * n / c, best, "Each comparison"),
+    (lambda n, c, m, d: n * d, best, "of m cells are"),
+    (lambda n, c, m, d: c * d, best, "With how many"),
+    (work, lambda n, probes: np.sqrt(n), "one probe only"),
+    (work, lambda n, probes: 2 * best(n, probes), "derivative"),
 ]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import comb
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
@@ -24,26 +22,28 @@ ROWS = np.tile(np.eye(4, dtype=np.float32), (2, 1, 1))  # for a small ensemble
 
 
 @exercise(
-    "ex-random-candidates",
-    wanted="two functions of the number of products in the line: the chance that one is among 25 random "
-    "ones, and the number of visitors, on average, until one is",
+    "ex-cells",
+    wanted="two functions: of K, C, m and d, the multiplications of a query; of K and m, the C that makes "
+    "them fewest",
 )
-def _random_candidates(chance: Function, visitors: Function) -> None:
-    for size in (50, 5, 500):
-        missed = comb(5_000 - size, 25) / comb(5_000, 25)  # the lists without the line
-        on_list, until = 1 - missed, 1 / (1 - missed)
+def _cells(multiplications: Function, fewest: Function) -> None:
+    for n, cells, probes, d in ((10_000, 200, 10, 8), (500_000, 1_000, 5, 64)):
+        vectors = cells + probes * n / cells
         mistakes = {
-            "That is the chance that the line is not on the list.": missed,
-            "Half of the 50 places are filled at random.": 1 - missed**2,
-            "Chances of places do not add up: two may hold the line.": size / 200,
+            "The query is compared with the centres, too.": (vectors - cells) * d,
+            "Each of the m cells holds K / C products.": (cells + n / cells) * d,
+            "Each comparison takes d multiplications.": vectors,
+            "Only the products of m cells are compared.": n * d,
         }
-        hint = "What is the chance that a random place misses the line, and that 25 do?"
-        found = answer(chance, size)
-        expect_close(found, on_list, hint, within=0.004, mistakes=mistakes)
-        mistakes = {"The visitor who sees the line counts, too.": until - 1}
-        hint = "Trials are independent: what is the mean of the geometric distribution? It need not be whole."
-        found, within = answer(visitors, size), 0.005 * until
-        expect_close(found, until, hint, within=within, mistakes=mistakes)
+        hint = "With how many vectors of length d is the query compared?"
+        found, right = answer(multiplications, n, cells, probes, d), vectors * d
+        expect_close(found, right, hint, within=0.01 * right, mistakes=mistakes)
+        mistakes = {"That is right for one probe only.": np.sqrt(n)}
+        found, hint = (
+            answer(fewest, n, probes),
+            "Where does the derivative by C vanish?",
+        )
+        expect_close(found, np.sqrt(probes * n), hint, within=1, mistakes=mistakes)
 
 
 @exercise(
