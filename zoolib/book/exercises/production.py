@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from math import comb
 
 import numpy as np
@@ -17,27 +16,6 @@ from zoolib.book.exercises.judging import (
     expect_close,
     numbers,
 )
-
-
-@exercise(
-    "ex-no-draw",
-    wanted="a function of q, M and the floor ε that returns the expected weight",
-)
-def _no_draw(expected_weight: Function) -> None:
-    for q, n_draws, floor in product((0.02, 0.3), (20, 3), (0.0, 0.05)):
-        wins = np.arange(n_draws + 1)
-        served = (1 - floor) * wins / n_draws + floor / 2
-        # A visit shows the arm with the probability served, and weighs one over it: one in all, if it can.
-        right = stats.binom.pmf(wins, n_draws, q)[served > 0].sum()
-        mistakes = {
-            "With a floor the arm can be shown in every visit.": 1 - (1 - q) ** n_draws,
-            "That is the chance that the arm wins no draw.": (1 - q) ** n_draws,
-            "That is the chance that the arm wins all draws, not one.": q**n_draws,
-            "Draws that are won do not add up: the arm may win several.": n_draws * q,
-        }
-        hint = "A visit weighs one, on average, if the arm can be shown in it, else nothing."
-        found = answer(expected_weight, q, n_draws, floor)
-        expect_close(found, right, hint, mistakes=mistakes)
 
 
 @exercise(
