@@ -102,6 +102,8 @@ def test_a_flow_chart_joins_its_boxes_in_the_colours_asked_for():
         assert mpl.colors.to_hex(edge) == plots.LIGHT[color]
     arrows = [text for text in ax.texts if getattr(text, "arrow_patch", None)]
     assert [(a.xyann, a.xy) for a in arrows] == [((0, 0), (2, 0)), ((2, 0), (2, 1))]
+    colors = [mpl.colors.to_hex(a.arrow_patch.get_edgecolor()) for a in arrows]
+    assert colors == [plots.LIGHT["orange"], plots.LIGHT["ink"]]
     assert 0 < drawn["right"].get_position()[0] < 2
     assert not ax.axison
     assert ax.get_xlim() == (-0.6, 2.6)

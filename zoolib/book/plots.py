@@ -152,8 +152,8 @@ def flow_chart(
     boxes : mapping of str to (float, float, str)
         For each name, which may hold line breaks, the place of its centre and a colour of `LIGHT`.
     arrows : sequence of (str, str, str)
-        Box from, box to, and a label, which may be empty. Of two that join the same boxes both ways, the one to
-        the right runs above.
+        Box from, box to (its colour is the arrow's), and a label, which may be empty. Of two that join the same
+        boxes both ways, the one to the right runs above.
     """
     drawn, muted, ways = {}, LIGHT["muted"], {arrow[:2] for arrow in arrows}
     for name, (x, y, color) in boxes.items():
@@ -168,7 +168,8 @@ def flow_chart(
         points = np.array([boxes[start][:2], boxes[end][:2]], dtype=float)
         aside = 0.12 * np.sign(points[1, 0] - points[0, 0]) * ((end, start) in ways)
         points[:, 1] += aside
-        style = {"arrowstyle": "-|>", "color": muted, "shrinkA": 0}
+        color = LIGHT[boxes[end][2]]
+        style = {"arrowstyle": "-|>", "color": color, "shrinkA": 0}
         style |= {"patchA": drawn[start], "patchB": drawn[end]}
         ax.annotate("", points[1], points[0], arrowprops=style)
         x, y = points.mean(axis=0)
