@@ -16,7 +16,6 @@ def defined(label, name):
 
 
 RAISING = {
-    "ex-floor-price": (raises,),
     "ex-gate": (raises, raises),
     "ex-peeking": (raises, 10, 40),
     "ex-window": (raises,),
@@ -39,30 +38,6 @@ def test_the_books_solution_is_right():
 
 
 VERDICTS = {}
-
-
-def visits(e, s):
-    return 200 * (s / (1 - e + e / 5) + (1 - s) / (e / 5))
-
-
-def no_floor_for_the_best(e, s):
-    return 200 * (s / (1 - e) + (1 - s) * 5 / e)
-
-
-VERDICTS["ex-floor-price"] = [
-    (defined("ex-floor-price", "price"), "right."),
-    (lambda e, s, loss: visits(e, s), "(2,) is wanted"),
-    (lambda e, s, loss: (visits(e, s), e * loss), "one visit costs"),
-    (lambda e, s, loss: (visits(e, s), visits(e, s) * loss), "only a part ε"),
-    (lambda e, s, loss: (visits(e, s), visits(e, s) * e), "what does each lose"),
-    (lambda e, s, loss: (visits(e, 1 - s), 0), "whose favourite"),
-    (lambda e, s, loss: (visits(e, s) / 200, 0), "200 is n / E ρ²"),
-    (lambda e, s, loss: (no_floor_for_the_best(e, s), 0), "drawn by the floor, too"),
-    (
-        lambda e, s, loss: (200 * (s / (1 - 0.8 * e) + (1 - s) / e), 0),
-        "five products share",
-    ),
-]
 
 
 needed = defined("ex-gate", "needed")

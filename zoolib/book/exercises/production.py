@@ -19,37 +19,6 @@ from zoolib.book.exercises.judging import (
 
 
 @exercise(
-    "ex-floor-price",
-    wanted="a function of ε, the share s and the loss that returns the visits, and the clicks that they cost",
-)
-def _floor_price(price: Function) -> None:
-    for epsilon, share, loss in ((0.3, 0.25, 0.1), (0.02, 0.5, 0.2), (0.6, 0.25, 0.3)):
-        hint = "Two numbers are wanted: visits and clicks."
-        found = numbers(answer(price, epsilon, share, loss), (2,), hint)
-        best, rest = 1 - epsilon + epsilon / 5, epsilon / 5
-
-        def needed(best: float, rest: float, share: float = share) -> float:
-            return 200 * (share / best + (1 - share) / rest)
-
-        visits = needed(best, rest)  # 200 E ρ², where E ρ² = Σ s π²/μ
-        mistakes = {
-            "Visits: five products share the floor.": needed(best, epsilon),
-            "Visits: the best seller is drawn by the floor, too.": needed(1 - epsilon, rest),
-            "Visits: s is the share whose favourite is the best seller.": needed(best, rest, 1 - share),
-        }  # fmt: skip
-        hint = "Visits: 200 is n / E ρ², and a favourite has its weight 1/μ with probability μ."
-        expect_close(found[0], visits, hint, within=1.0, mistakes=mistakes)
-        clicks = visits * epsilon * loss
-        mistakes = {
-            "Clicks: that is what one visit costs.": epsilon * loss,
-            "Clicks: only a part ε of the visits gets a random product.": visits * loss,
-        }
-        hint = "Clicks: how many visits see a random product, and what does each lose?"
-        within = min(1.0, 0.01 * clicks)
-        expect_close(found[1], clicks, hint, within=within, mistakes=mistakes)
-
-
-@exercise(
     "ex-gate",
     wanted="two functions: of n_eff, the loss and σ, the probability that the gate rejects; of the loss, σ "
     "and the power, the n_eff that it takes",
