@@ -40,11 +40,8 @@ def test_the_books_solution_is_right():
 VERDICTS = {}
 
 
-needed = defined("ex-gate", "needed")
-
-
-def normal(z):
-    return stats.norm.cdf(z)
+rejects, needed = (defined("ex-gate", name) for name in ("rejects", "needed"))
+normal = stats.norm.cdf
 
 
 def shift(n, loss, sigma):
@@ -57,13 +54,9 @@ VERDICTS["ex-gate"] = [
     (lambda n, d, s: normal(shift(n, d, s) - 1.645), needed, "on each side"),
     (lambda n, d, s: normal(shift(n, d, s)), needed, "not the estimate"),
     (lambda n, d, s: normal(d / s - 1.96), needed, "in standard errors"),
-    (defined("ex-gate", "rejects"), lambda d, s, p: (1.96 * s / d) ** 2, "in half"),
-    (
-        defined("ex-gate", "rejects"),
-        lambda d, s, p: needed(d, s, (1 + p) / 2),
-        "one-sided",
-    ),
-    (defined("ex-gate", "rejects"), lambda d, s, p: needed(d, s, p) / 2, "solve"),
+    (rejects, lambda d, s, p: (1.96 * s / d) ** 2, "in half"),
+    (rejects, lambda d, s, p: needed(d, s, (1 + p) / 2), "one-sided"),
+    (rejects, lambda d, s, p: needed(d, s, p) / 2, "solve"),
 ]
 
 

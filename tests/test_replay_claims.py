@@ -99,3 +99,24 @@ def test_a_page_without_worlds_and_an_unknown_chapter_are_refused(tmp_path, caps
         with pytest.raises(SystemExit):
             main(arguments)
         assert "wanted any of earlier-notes, large, linucb" in capsys.readouterr().err
+
+
+def test_a_cell_can_list_what_it_defines(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        whole(
+            """```{code-cell} python
+from zoolib import claim, listing
+SEEDS = range(3)
+
+def twice(x):
+    return 2 * x
+
+shown = "return 2 * x" in listing(twice).data
+claim("listed", "It shows the source.", int(shown), equals=1, fmt="d", seeds=SEEDS)
+```
+"""
+        )
+    )
+    outcome = replay(page, 500)
+    assert (list(outcome.held), outcome.broken) == (["listed"], {})

@@ -24,19 +24,20 @@ from zoolib.book.exercises.judging import (
     "and the power, the n_eff that it takes",
 )
 def _gate(rejects: Function, needed: Function) -> None:
-    below, edge = stats.norm.cdf, stats.norm.ppf(0.975)
+    below, quantile = stats.norm.cdf, stats.norm.ppf
+    edge = quantile(0.975)
     for n_eff, loss, sigma in ((100, 0.1, 0.5), (400, 0.03, 0.4)):
         shift = loss * np.sqrt(n_eff) / sigma  # in standard errors
         mistakes = {
             "Rejects: that is how often the candidate passes.": below(edge - shift),
-            "Rejects: 1.96 standard errors are wanted on each side.": below(shift - 1.645),
+            "Rejects: 1.96 standard errors are wanted on each side.": below(shift - quantile(0.95)),
             "Rejects: the upper end must lie below, not the estimate.": below(shift),
         }  # fmt: skip
         hint = "Rejects: how far below the candidate's value must the estimate lie, in standard errors?"
         found, right = answer(rejects, n_eff, loss, sigma), below(shift - edge)
         expect_close(found, right, hint, within=2e-3, mistakes=mistakes)
     for loss, sigma, power in ((0.1, 0.5, 0.9), (0.03, 0.4, 0.7)):
-        unit, quantile = (sigma / loss) ** 2, stats.norm.ppf
+        unit = (sigma / loss) ** 2
         right = unit * (edge + quantile(power)) ** 2
         mistakes = {
             "Needed: that rejects the candidate in half of the cases only.": unit * edge**2,
