@@ -46,11 +46,13 @@ claim("behind", "Never comes.", 1, equals=1, fmt="d", seeds=SEEDS)
 ```
 
 ```{code-cell} python
-from zoolib import RandomAgent, recorded_experiment
+from zoolib import RandomAgent, RecordedRuns, recorded_experiment
 
 agents = {"random": RandomAgent(50, n_worlds=3)}
 run = recorded_experiment("kept.xz", {"b": agents["random"]}, SEEDS, 10, by="arm", live=agents)
 assert run.agents == ("random", "b")
+result = RecordedRuns("kept.json")("sum", lambda: {"of": sum(SEEDS)})
+claim("anew", "A result is computed.", result["of"], above=1500, fmt="d", seeds=SEEDS)
 claim("again", "Recorded agents play.", sum(run.seeds), above=1500, fmt="d", seeds=SEEDS)
 ```
 
@@ -61,20 +63,20 @@ claim("after", "The page goes on.", max(SEEDS), equals=502, fmt="d", seeds=SEEDS
 )
 
 
-CHANGED = ("claim", "sweep", "recorded_experiment")
+CHANGED = ("claim", "sweep", "recorded_experiment", "RecordedRuns")
 
 
 def test_a_page_is_replayed_in_other_worlds(tmp_path, capsys):
     page, before = tmp_path / "page.md", [getattr(zoolib, name) for name in CHANGED]
     page.write_text(PAGE)
     outcome = replay(page, 500)
-    assert list(outcome.held) == ["kept", "story", "again", "after"]
+    assert list(outcome.held) == ["kept", "story", "anew", "again", "after"]
     assert list(outcome.failed) == ["moved", "sure"]
     assert outcome.other == ["story", "sure"]
     assert outcome.left_out == ["recorded", "f'loop_{key}'", "stale", "behind"]
     assert outcome.broken == {"rest = {}": "KeyError('no')"}
     assert str(outcome).splitlines() == [
-        "3 of 4 replayed claims hold",
+        "4 of 5 replayed claims hold",
         "  fails: moved: the claim does not hold: The seeds add up to this. "
         "Found moved: 1503, 3 worlds; wanted equal to 3",
         "  fails (other seeds): sure: the claim does not hold: One and one. "
@@ -87,7 +89,7 @@ def test_a_page_is_replayed_in_other_worlds(tmp_path, capsys):
     said = capsys.readouterr()
     assert said.out == ""
     assert "KeyError: 'no'" in said.err
-    assert list(replay(page, 0).failed) == ["sure", "again", "after"]
+    assert list(replay(page, 0).failed) == ["sure", "anew", "again", "after"]
 
 
 def test_a_page_without_worlds_and_an_unknown_chapter_are_refused(tmp_path, capsys):
