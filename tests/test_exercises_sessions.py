@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from tests.exercises import CHAPTERS, RAISED, assert_says, raises, run, verdicts
-from zoolib import DecisionProcess, SessionSimulator
+from zoolib import SessionSimulator
 
 CHAPTER = CHAPTERS["sessions"]
 SHOP = SessionSimulator(seed=range(20), carry_over=1.0)
-ONE = SessionSimulator(seed=0, carry_over=1.0)
 TRUTH = SHOP.process()
 OPTIMUM = TRUTH.value(TRUTH.optimal_q().argmax(axis=-1))
-NAMES = CHAPTER.names(SEEDS=range(20), truth=TRUTH, exact=ONE.process())
+NAMES = CHAPTER.names(
+    SEEDS=range(20), truth=TRUTH, policies={"random": np.full((80, 10), 0.1)}
+)
 SOME = np.full((2, 20), 50.0)
 
 
@@ -25,9 +26,9 @@ def solved(label):
 
 RAISING = {
     "ex-two-steps": ((3 / 4, 7 / 8), raises),
-    "ex-policy-value": (raises,),
+    "ex-effective": (raises,),
     "ex-sarsa": (raises, SOME),
-    "ex-targets": (raises,),
+    "ex-carry-over": (raises,),
 }
 
 
@@ -60,31 +61,28 @@ VERDICTS["ex-two-steps"] = [
 ]
 
 
-def value(transition, reward, policy):
-    """The value by repeated look-aheads."""
-    found, states = np.zeros(len(policy)), range(len(policy))
-    for _ in range(1_000):
-        found = (reward + transition @ found)[states, policy]
-    return found
+def lasting(ratio, over=1, left_out=0):
+    """Effective sessions by the mean square from each state on, with parts to be chosen."""
+
+    def effective(transition, start, logging, target, n, horizon):
+        square, ends = np.ones(len(start)), 1 - transition.sum(axis=-1)
+        if not over:
+            ends = 0 * ends
+        for _ in range(horizon - left_out):
+            square = np.vecdot(ratio(logging, target), ends + transition @ square)
+        return n / (start @ square)
+
+    return effective
 
 
-def transposed(transition, reward, policy):
-    states = range(len(policy))
-    moves = np.eye(len(policy)) - transition[states, policy].T
-    return np.linalg.solve(moves, reward[states, policy])
-
-
-def best_value(transition, reward, policy):
-    process = DecisionProcess(transition, reward, np.eye(len(policy))[0])
-    return process.optimal_q().max(axis=-1)
-
-
-VERDICTS["ex-policy-value"] = [
-    (value, "right."),
-    (transposed, "do not transpose"),
-    (lambda p, r, policy: r[range(len(policy)), policy], "next reward alone"),
-    (best_value, "rows of the policy's actions"),
-    (lambda p, r, policy: r, "shape (5,) is wanted"),
+VERDICTS["ex-effective"] = [
+    (lasting(lambda log, target: target**2 / log), "right."),
+    (lasting(lambda log, target: target**2 / log, over=0), "keeps its weight"),
+    (lasting(lambda log, target: target**3 / log**2), "under the log's policy"),
+    (lasting(lambda log, target: target), "mean of the weights is one"),
+    (lasting(lambda log, target: target**2 / log, left_out=1), "One step too few"),
+    (lasting(lambda log, target: (target / log) ** 2), "mean of the squared ratio"),
+    (lambda p, start, *rest: start, "shape () is wanted"),
 ]
 
 
@@ -116,25 +114,35 @@ VERDICTS["ex-sarsa"] = [
 ]
 
 
-def targets(named_by, judged_by, masked=True):
-    """Double targets with roles to be chosen: 0 is the trained network, 1 the copy."""
+def carried(stays, kept, share=np.subtract):
+    """An estimate from how often patience stays, by two conditions on a log."""
 
-    def double(*given):
-        reward, ended, beta = given[2:]
-        named = given[named_by].argmax(axis=1)
-        worth = given[judged_by][range(len(named)), named]
-        return reward + beta * worth * ~(ended & masked)
+    def estimate(state, product, clicked, glossy):
+        before, after, played = state[:, :-1], state[:, 1:], state[:, :-1] < 80
+        found = played & kept(clicked == 1, glossy[product])
+        stay = stays(before, after)
+        return share(stay[found].mean(), stay[played & ~found].mean())
 
-    return double
+    return estimate
 
 
-VERDICTS["ex-targets"] = [
-    (targets(0, 1), "right."),
-    (targets(0, 1, masked=False), "Nothing comes after"),
-    (targets(1, 1), "names the product"),
-    (targets(0, 0), "says what the product is worth"),
-    (targets(1, 0), "row by row"),
-    (lambda online, target, r, ended, beta: r.mean(), "(40,) is wanted"),
+def stays(before, after):
+    return (before % 4 == after % 4) & (after < 80)
+
+
+def plain(click, gloss):
+    return click & ~gloss
+
+
+VERDICTS["ex-carry-over"] = [
+    (carried(stays, plain), "right."),
+    (carried(stays, plain, lambda kept, rest: 2 * kept - 1), "right."),
+    (carried(stays, plain, lambda kept, rest: kept), "half of the steps"),
+    (carried(stays, plain, lambda kept, rest: rest), "share after the rest"),
+    (carried(stays, lambda click, gloss: click), "glossy click costs"),
+    (carried(lambda m, n: m % 4 == n % 4, plain), "80 is the end"),
+    (carried(stays, lambda click, gloss: ~gloss), "Compare how often"),
+    (lambda *log: log[1], "shape () is wanted"),
 ]
 
 

@@ -44,17 +44,26 @@ def _two_steps(values: ArrayLike, plain_first: Function) -> None:
         "With two products, yes. But she may stay longer.": two})  # fmt: skip
 
 
-@exercise("ex-policy-value", "a function of the three arrays that returns V, (S,)")
-def _policy_value(policy_value: Function) -> None:
-    """Add up the rewards of many steps."""
-    rng, states, policy = np.random.default_rng(0), np.arange(5), [0, 1, 1, 0, 1]
-    moves, reward = rng.dirichlet(np.ones(6), (5, 2))[..., :5], rng.random((5, 2))
-    now, to = reward[states, policy], moves[states, policy]
-    right, back = (sum(np.linalg.matrix_power(p, t) @ now for t in range(500)) for p in (to, to.T))  # fmt: skip
-    _expect(answer(policy_value, moves, reward, np.array(policy)), within=1e-6, hints={
-        "Take the rows of the policy's actions out of both arrays, and solve (I - P) V = p.": right,
-        "That is the next reward alone.": now,
-        "Rows say where a state leads: do not transpose.": back})  # fmt: skip
+@exercise("ex-effective", "a function that returns a number of sessions")
+def _effective(effective: Function) -> None:
+    """Add up sessions by the step in which they end, with powers of one matrix for each step's factors."""
+    rng = np.random.default_rng(0)
+    moves, start = rng.dirichlet(np.ones(6), (5, 3))[..., :5], rng.dirichlet(np.ones(5))
+    log, target = rng.dirichlet(np.ones(3), (2, 5)) * 0.7 + 0.1
+
+    def sessions(factor: NDArray, ending: bool = True, steps: int = 4) -> float:
+        to = np.einsum("sk,skt->st", factor, moves)
+        reached = [start @ np.linalg.matrix_power(to, t) for t in range(steps + 1)]
+        ended = factor * (1 - moves.sum(axis=-1))
+        return 1_000 / (reached[-1].sum() + ending * sum((p @ ended).sum() for p in reached[:-1]))  # fmt: skip
+
+    ratio = target / log
+    _expect(answer(effective, moves, start, log, target, 1_000, 4), {
+        "Each step multiplies by the mean of the squared ratio, and leads on.": sessions(log * ratio**2),
+        "A session that has ended keeps its weight.": sessions(log * ratio**2, ending=False),
+        "The mean is taken under the log's policy.": sessions(target * ratio**2),
+        "The mean of the weights is one: it is their square that counts.": 1_000,
+        "One step too few.": sessions(log * ratio**2, steps=3)})  # fmt: skip
 
 
 @exercise(
@@ -84,15 +93,30 @@ def _sarsa(sarsa: Function, promised: ArrayLike) -> None:
         "SARSA explores around its own plan, not Q-learning's.": [best, other]})  # fmt: skip
 
 
-@exercise("ex-targets", "a function that returns the targets, (B,)")
-def _targets(targets: Function) -> None:
-    online, target = np.random.default_rng(0).random((2, 40, 6))
-    reward, ended, rows = online[:, 0], online[:, 1] < 1 / 3, np.arange(40)
-    named = target[rows, online.argmax(axis=1)]
-    after = {
-        "Look at the formula with the double estimator, row by row.": ~ended * named,
-        "Nothing comes after the end.": named,
-        "The trained network names the product, not the copy.": ~ended * target.max(axis=1),
-        "The copy says what the product is worth.": ~ended * online.max(axis=1)}  # fmt: skip
-    found = answer(targets, online, target, reward, ended, 0.9)
-    _expect(found, {hint: reward + 0.9 * value for hint, value in after.items()})
+@exercise("ex-carry-over", "a function of the log that returns an estimate")
+def _carry_over(carried_over: Function) -> None:
+    for chi in (0.2, 0.7):
+        shop = SessionSimulator(seed=3, carry_over=chi)
+        log = shop.play(np.full((80, 10), 0.1), n_sessions=20_000, seed=3)
+        state = np.column_stack([log[0], np.full(len(log[0]), 80)])
+        found = answer(carried_over, state, *log[1:], shop.glossy)
+        _expect(found, within=0.03, hints={
+            "Compare how often patience stays after a click on a plain product and after the rest.": chi,
+            "Without carry-over patience stays in half of the steps, too.": (1 + chi) / 2,
+            "That is the share after the rest.": (1 - chi) / 2,
+            **_careless(chi, state, *log[1:], shop.glossy)})  # fmt: skip
+
+
+def _careless(
+    chi: float, state: NDArray, product: NDArray, clicked: NDArray, glossy: NDArray
+) -> dict[str, float]:
+    """Return what an estimate is with one condition forgotten, by hint."""
+    before, after = state[:, :-1], state[:, 1:]
+    played, same, click = before < 80, before % 4 == after % 4, clicked == 1
+
+    def difference(stays: NDArray, kept: NDArray) -> float:
+        return stays[played & kept].mean() - stays[played & ~kept].mean()
+
+    plain = click & ~glossy[product]
+    return {"80 is the end, no state in which patience stays.": difference(same, plain),
+            "A glossy click costs patience.": difference(same & (after < 80), click)}  # fmt: skip
