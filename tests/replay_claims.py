@@ -17,20 +17,19 @@ import argparse
 import ast
 import contextlib
 import io
-import json
 import linecache
 import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
 import jupytext
-import numpy as np
 
 import zoolib
 
@@ -40,16 +39,6 @@ SEEDS = re.compile(r"^SEEDS = range\((\d+)\)", re.MULTILINE)
 
 class RecordedError(Exception):
     """Raised where a cell asks for a recorded sweep."""
-
-
-class Unrecorded:
-    """Takes the place of `RecordedRuns`: computes each result, and neither reads nor writes a file."""
-
-    def __init__(self, path: Any) -> None:
-        pass
-
-    def __call__(self, key: str, make: Callable[[], object]) -> Any:
-        return json.loads(json.dumps(make(), default=np.ndarray.tolist))
 
 
 @dataclass
@@ -127,7 +116,7 @@ def replay(page: Path, first_seed: int) -> Replay:
 @contextlib.contextmanager
 def _noting(outcome: Replay) -> Iterator[None]:
     """Give cells a `claim` that does not stop them, and functions that read no record."""
-    claim, sweep = zoolib.claim, zoolib.sweep
+    claim, sweep, recorded = zoolib.claim, zoolib.sweep, zoolib.RecordedRuns
 
     def note(key: str, *args: Any, **options: Any) -> None:
         seeds = options.get("seeds")
@@ -152,8 +141,13 @@ def _noting(outcome: Replay) -> Iterator[None]:
         return zoolib.run_experiment(agents, *args, **options)
 
     others = {"sweep": without_record, "recorded_experiment": played}
-    with patch.multiple(zoolib, claim=note, RecordedRuns=Unrecorded, **others):
-        yield
+    with TemporaryDirectory() as empty:  # no result is there yet, and none is kept
+
+        def anew(path: Any) -> zoolib.RecordedRuns:
+            return recorded(Path(empty) / Path(path).name)
+
+        with patch.multiple(zoolib, claim=note, RecordedRuns=anew, **others):
+            yield
 
 
 def _run(cell: str, names: dict[str, Any], lost: set[str], outcome: Replay) -> None:

@@ -65,9 +65,7 @@ def lasting(ratio, over=1, left_out=0):
     """Effective sessions by the mean square from each state on, with parts to be chosen."""
 
     def effective(transition, start, logging, target, n, horizon):
-        square, ends = np.ones(len(start)), 1 - transition.sum(axis=-1)
-        if not over:
-            ends = 0 * ends
+        square, ends = np.ones(len(start)), over * (1 - transition.sum(axis=-1))
         for _ in range(horizon - left_out):
             square = np.vecdot(ratio(logging, target), ends + transition @ square)
         return n / (start @ square)
