@@ -399,6 +399,15 @@ class DQNAgent(SessionAgent):
         """Return the targets of the rows at positions (n,) or (W, n) of the memory; changes `after`."""
         if self.discount == 0:
             return reward
+        reward, factor, after = self._steps(places, reward, after, ended)
+        q = self.target.evaluate(after)
+        named = (self.network.evaluate(after) if self.double else q).argmax(axis=-1)
+        return reward + factor * q.take(_places(q, named))
+
+    def _steps(
+        self, places: NDArray, reward: NDArray, after: NDArray, ended: NDArray
+    ) -> tuple[NDArray, NDArray, NDArray]:
+        """Return the rewards of n steps, the discount of the rest (0 once the session ended), its state."""
         memory, discount = self.memory, np.float32(self.discount)
         factor, goes_on = discount * ~ended, ~ended
         for ahead in range(1, self.n_step):
@@ -409,9 +418,7 @@ class DQNAgent(SessionAgent):
             after[goes_on] = later[goes_on]
             factor[goes_on] *= discount * ~ended[goes_on]
             goes_on &= ~ended
-        q = self.target.evaluate(after)
-        named = (self.network.evaluate(after) if self.double else q).argmax(axis=-1)
-        return reward + factor * q.take(_places(q, named))
+        return reward, factor, after
 
     def _observed(self, name: str, value: ArrayLike, lead: tuple) -> NDArray:
         shape = (*lead, self.encoder.n_observed)

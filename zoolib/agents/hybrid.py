@@ -101,12 +101,12 @@ class HybridLinUCBAgent(Agent):
         z = context.features[at].astype(np.float64)
         x = z[..., self.own]
         v = z - np.vecmat(x, self.C[at])
-        u = np.matvec(self.single.A_inv[at], x)
-        weight = 1 / (1 + np.vecdot(x, u))
+        gain = np.matvec(self.single.A_inv[at], x)
+        weight = 1 / (1 + np.vecdot(x, gain))
         unexplained = reward - self.single.predict(x, at)
         self.common.update(v, unexplained, weight=weight)
         self.single.update(x, reward, at)
-        self.C[at] += (weight[..., None] * u)[..., None] * v[..., None, :]
+        self.C[at] += (weight[..., None] * gain)[..., None] * v[..., None, :]
 
     def restock(self, arms: NDArray[np.int64]) -> None:
         """Reset the own weights of arms that now hold other products."""
