@@ -13,6 +13,7 @@ from zoolib import check
 CELL = re.compile(
     r"```\{code-cell\}[^\n]*\n(?:---\n.*?\n---\n|(?::[^\n]*\n)*)\n*(.*?)\n```", re.S
 )
+FOLDED = re.compile(r"```\{code-cell\}[^\n]*\n:tags: \[hide-input\]\n.*?\n```\n", re.S)
 BLOCK = r"```\{%s-start\}([^\n]*)\n(.*?)```\{%s-end\}"
 
 
@@ -42,7 +43,7 @@ def statements(cells, wanted):
 
 
 class Chapter:
-    """A chapter with its stubs and its solutions, the cells of each by the label of its exercise."""
+    """A chapter with its stubs and its solutions, the visible cells of each by the label of its exercise."""
 
     def __init__(self, name):
         self.page = ROOT / "chapters" / f"{name}.md"
@@ -52,14 +53,15 @@ class Chapter:
             for _, body in self.blocks("exercise")
         }
         self.solutions = {
-            title.strip(): CELL.findall(body) for title, body in self.blocks("solution")
+            title.strip(): CELL.findall(FOLDED.sub("", body))
+            for title, body in self.blocks("solution")
         }
 
     def blocks(self, kind):
         return re.findall(BLOCK % (kind, kind), self.text, re.S)
 
     def names(self, *wanted, **given):
-        """What solutions use: imports, definitions, assignments that are wanted, claims of nothing."""
+        """What solutions use: imports, definitions, assignments that are wanted."""
         blocks = r"```\{(exercise|solution)-start\}.*?```\{\1-end\}"
         cells = CELL.findall(re.sub(blocks, "", self.text, flags=re.S))
 
@@ -67,9 +69,7 @@ class Chapter:
             is_import = isinstance(node, ast.Import | ast.ImportFrom)
             return is_import or is_definition(node) or assigned(node) & set(wanted)
 
-        names, _ = run([statements(cells, used)], given)
-        names["claim"] = lambda *_, **__: None
-        return names
+        return run([statements(cells, used)], given)[0]
 
     def define(self, label, names):
         """The functions and classes of a solution, without what it does with them."""
