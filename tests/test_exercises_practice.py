@@ -133,7 +133,7 @@ def firmness(c):
     return 24 * (1 - c) / c
 
 
-FIRMER = [10 * SELDOM, SELDOM, 0 * SELDOM]
+FIRMER = [2 * SELDOM, 10 * SELDOM, 5 * SELDOM]
 VERDICTS["ex-firm"] = [
     (defined("ex-firm", "firmness"), FIRMER, "right."),
     (lambda c: firmness(c) / 2, 0, "counts the ones of a row"),
@@ -142,8 +142,8 @@ VERDICTS["ex-firm"] = [
     (lambda c: 50, 0, "σ² is the variance of a click"),
     (firmness, np.ones(20), "the shape (3, 20) is wanted"),
     (firmness, 100 * np.ones((3, 20)), "between 0 and 1"),
-    (firmness, [SELDOM, 10 * SELDOM, 0 * SELDOM], "rows in order"),
-    (firmness, [10 * SELDOM, SELDOM, 2 * SELDOM], "rows in order"),
+    (firmness, [10 * SELDOM, 5 * SELDOM, 2 * SELDOM], "rows in order"),
+    (firmness, [2 * SELDOM, 5 * SELDOM, 10 * SELDOM], "rows in order"),
 ]
 
 
