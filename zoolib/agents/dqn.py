@@ -399,10 +399,11 @@ class DQNAgent(SessionAgent):
         """Return the targets of the rows at positions (n,) or (W, n) of the memory; changes `after`."""
         if self.discount == 0:
             return reward
+        # Of one step, what follows is r, β or 0, and s'.
         reward, factor, after = self._steps(places, reward, after, ended)
         q = self.target.evaluate(after)
         named = (self.network.evaluate(after) if self.double else q).argmax(axis=-1)
-        return reward + factor * q.take(_places(q, named))
+        return reward + factor * q.take(_places(q, named))  # q of the named actions
 
     def _steps(
         self, places: NDArray, reward: NDArray, after: NDArray, ended: NDArray
