@@ -8,7 +8,6 @@ EXPECTED = {
     "alpha": "choosing-alpha",
     "API": "api/index",
     "attribution window": "late-clicks",
-    "AUC": "glossary",
     "Bayesian": "glossary",
     "Bayesian optimisation": "reading-on",
     "Bellman": "sessions",

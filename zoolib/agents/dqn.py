@@ -184,7 +184,7 @@ class QNetwork(nn.Module):
         features = self.encoder(torch.from_numpy(observation))
         inputs: list[NDArray] = []
         q = self.head.evaluate(features.detach().numpy(), inputs=inputs)
-        at, gradient = _places(q, action), np.zeros_like(q)
+        at, gradient = _entries(q, action), np.zeros_like(q)
         error = q.take(at) - target
         gradient.put(at, 2 / action.shape[-1] * error)
         gradient = self._backpropagate(inputs, gradient)
@@ -205,7 +205,7 @@ class QNetwork(nn.Module):
         return gradient
 
 
-def _places(q: NDArray, action: NDArray[np.int64]) -> NDArray[np.int64]:
+def _entries(q: NDArray, action: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the positions, in numbers (..., n, K) read as one row, of one action (..., n) per row."""
     return action + q.shape[-1] * np.arange(action.size).reshape(action.shape)
 
@@ -399,11 +399,11 @@ class DQNAgent(SessionAgent):
         """Return the targets of the rows at positions (n,) or (W, n) of the memory; changes `after`."""
         if self.discount == 0:
             return reward
-        # Of one step, what follows is r, β or 0, and s'.
+        # Reward; β, or 0 if the session has ended; next observation.
         reward, factor, after = self._steps(places, reward, after, ended)
         q = self.target.evaluate(after)
         named = (self.network.evaluate(after) if self.double else q).argmax(axis=-1)
-        return reward + factor * q.take(_places(q, named))  # q of the named actions
+        return reward + factor * q.take(_entries(q, named))  # q of the named actions
 
     def _steps(
         self, places: NDArray, reward: NDArray, after: NDArray, ended: NDArray
