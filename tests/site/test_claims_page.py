@@ -51,7 +51,8 @@ def test_a_row_leads_to_its_cell_and_opens_it(page):
     row.locator("a.checked-in").click()
     place = page.locator("#checked-runs-lead")
     assert page.url.endswith("linucb.html#checked-runs-lead")
-    assert place.evaluate("place => place.closest('details').open")
+    # A browser opens the cell once it has laid the page out, which a click does not wait for.
+    page.wait_for_function("document.getElementById('checked-runs-lead')?.closest('details').open")
     assert "runs_lead" in place.locator("xpath=ancestor::details").inner_text()
 
 
