@@ -8,7 +8,7 @@ from tests.exercises import CHAPTERS, RAISED, assert_says, raises, run, verdicts
 
 CHAPTER = CHAPTERS["practice"]
 NAMES = CHAPTER.names(SEEDS=range(2))
-SELDOM, HALF = np.full(20, 0.01), np.full(20, 0.5)
+ONE_PERCENT = np.ones(20)
 
 
 def defined(label, name):
@@ -20,7 +20,7 @@ RAISING = {
     "ex-trap-bonus": (raises, raises),
     "ex-batch-draws": (raises, raises),
     "ex-cap-price": (raises,),
-    "ex-firm": (raises, HALF),
+    "ex-firm": (raises, ONE_PERCENT),
 }
 
 
@@ -133,17 +133,18 @@ def firmness(c):
     return 24 * (1 - c) / c
 
 
-FIRMER = [2 * SELDOM, 10 * SELDOM, 5 * SELDOM]
+FIRMER = [n * ONE_PERCENT for n in (80, 83, 84, 85)]
 VERDICTS["ex-firm"] = [
     (defined("ex-firm", "firmness"), FIRMER, "right."),
     (lambda c: firmness(c) / 2, 0, "counts the ones of a row"),
     (lambda c: 24 * c * (1 - c), 0, "not to factors"),
     (lambda c: 2 * (1 - c) * np.sqrt(12), 0, "τ is squared"),
     (lambda c: 50, 0, "σ² is the variance of a click"),
-    (firmness, np.ones(20), "the shape (3, 20) is wanted"),
-    (firmness, 100 * np.ones((3, 20)), "between 0 and 1"),
-    (firmness, [10 * SELDOM, 5 * SELDOM, 2 * SELDOM], "rows in order"),
-    (firmness, [2 * SELDOM, 5 * SELDOM, 10 * SELDOM], "rows in order"),
+    (firmness, ONE_PERCENT, "the shape (4, 20) is wanted"),
+    (firmness, 0.8 * np.ones((4, 20)), "percentages of the best clicks"),
+    (firmness, 101 * np.ones((4, 20)), "percentages of the best clicks"),
+    (firmness, FIRMER[::-1], "rows in order"),
+    (firmness, [FIRMER[1], *FIRMER[:1], *FIRMER[2:]], "rows in order"),
 ]
 
 

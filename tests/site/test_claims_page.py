@@ -52,7 +52,9 @@ def test_a_row_leads_to_its_cell_and_opens_it(page):
     place = page.locator("#checked-runs-lead")
     assert page.url.endswith("linucb.html#checked-runs-lead")
     # A browser opens the cell once it has laid the page out, which a click does not wait for.
-    page.wait_for_function("document.getElementById('checked-runs-lead')?.closest('details').open")
+    page.wait_for_function(
+        "document.getElementById('checked-runs-lead')?.closest('details').open"
+    )
     assert "runs_lead" in place.locator("xpath=ancestor::details").inner_text()
 
 

@@ -184,9 +184,11 @@ class QNetwork(nn.Module):
         features = self.encoder(torch.from_numpy(observation))
         inputs: list[NDArray] = []
         q = self.head.evaluate(features.detach().numpy(), inputs=inputs)
-        at, gradient = _entries(q, action), np.zeros_like(q)
-        error = q.take(at) - target
-        gradient.put(at, 2 / action.shape[-1] * error)
+        taken, gradient = action[..., None], np.zeros_like(q)
+        error = np.take_along_axis(q, taken, axis=-1)[..., 0] - target
+        np.put_along_axis(
+            gradient, taken, 2 / action.shape[-1] * error[..., None], axis=-1
+        )
         gradient = self._backpropagate(inputs, gradient)
         if features.requires_grad:
             features.backward(torch.from_numpy(gradient))
@@ -203,11 +205,6 @@ class QNetwork(nn.Module):
                 if place > 0:
                     gradient *= inputs[place] > 0
         return gradient
-
-
-def _entries(q: NDArray, action: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the positions, in numbers (..., n, K) read as one row, of one action (..., n) per row."""
-    return action + q.shape[-1] * np.arange(action.size).reshape(action.shape)
 
 
 @dataclass(eq=False, repr=False)
@@ -399,18 +396,29 @@ class DQNAgent(SessionAgent):
         """Return the targets of the rows at positions (n,) or (W, n) of the memory; changes `after`."""
         if self.discount == 0:
             return reward
-        # Reward; β, or 0 if the session has ended; next observation.
-        reward, factor, after = self._steps(places, reward, after, ended)
+        factor = (
+            np.float32(self.discount) * ~ended
+        )  # nothing follows the end of a session
+        if self.n_step > 1:
+            reward, factor, after = self._more_steps(
+                places, reward, factor, after, ended
+            )
         q = self.target.evaluate(after)
         named = (self.network.evaluate(after) if self.double else q).argmax(axis=-1)
-        return reward + factor * q.take(_entries(q, named))  # q of the named actions
+        return (
+            reward + factor * np.take_along_axis(q, named[..., None], axis=-1)[..., 0]
+        )
 
-    def _steps(
-        self, places: NDArray, reward: NDArray, after: NDArray, ended: NDArray
+    def _more_steps(
+        self,
+        places: NDArray,
+        reward: NDArray,
+        factor: NDArray,
+        after: NDArray,
+        ended: NDArray,
     ) -> tuple[NDArray, NDArray, NDArray]:
         """Return the rewards of n steps, the discount of the rest (0 once the session ended), its state."""
-        memory, discount = self.memory, np.float32(self.discount)
-        factor, goes_on = discount * ~ended, ~ended
+        memory, discount, goes_on = self.memory, np.float32(self.discount), ~ended
         for ahead in range(1, self.n_step):
             rows = memory.rows((places + ahead) % memory.capacity)
             seen, _, earned, later, ended = rows

@@ -91,10 +91,10 @@ def _batch_draws(share: Function, never: Function) -> None:
 
 @exercise(
     "ex-firm",
-    wanted="a function of the click probability that returns λ, and an array (3, 20): the share of visits in "
-    "which newcomers are shown, in twenty worlds, without a prior, with the λ for 0.4, and with 50",
+    wanted="a function of the click probability that returns λ, and an array (4, 20): the percentage of the "
+    "best clicks that is earned, in twenty worlds, without a prior, with 5, with the λ for 0.4, and with 50",
 )
-def _firm(firmness: Function, newcomers: ArrayLike) -> None:
+def _firm(firmness: Function, clicks: ArrayLike) -> None:
     """Take the variances of a click and of a uniform factor's product by its quantiles."""
     factor = (np.arange(100_000) + 0.5) / 100_000 + 0.5
 
@@ -108,14 +108,13 @@ def _firm(firmness: Function, newcomers: ArrayLike) -> None:
         hint = "σ² is the variance of a click, τ the standard deviation of the factor times c."
         right, found = of_click / spread, answer(firmness, c)
         expect_close(found, right, hint, within=1e-6, mistakes=mistakes)
-    hint = "Hand over shares of the visits, between 0 and 1, one row for each prior."
-    shares = numbers(newcomers, (3, 20), hint, low=0, high=1)
-    none, fitting, firmer = shares.mean(axis=1)
+    hint = "Hand over percentages of the best clicks, one row for each prior."
+    none, *priors = numbers(clicks, (4, 20), hint, low=1, high=100).mean(axis=1)
     hint = (
-        "Newcomers are shown most often with the λ that fits. Are the rows in order, is the mean `pooled`, "
-        "and does each begin with the agent as it was when the newcomers came?"
+        "Without a prior the shop earns least. Are the rows in order, is the mean `pooled`, and does each "
+        "begin with the agent as it was when the newcomers came?"
     )
-    expect(fitting > max(none, firmer), hint)
+    expect(none < min(priors), hint)
 
 
 @exercise(
