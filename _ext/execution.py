@@ -97,9 +97,9 @@ def execute_ahead(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> No
     if config.nb_execution_mode != "cache":
         return
     cache = get_cache(config.nb_execution_cache_path)
-    # From the back of the alphabet: Chapter 1 begins first and keeps its models, which Chapter 2 takes.
-    names = sorted((name for name in docnames if has_cells(env, name)), reverse=True)
-    pages = [env.doc2path(name) for name in names]
+    pages = [env.doc2path(name) for name in docnames if has_cells(env, name)]
+    # Long texts tend to run long: short ones fill the end, so that neither thread waits for the other.
+    pages.sort(key=lambda page: Path(page).stat().st_size, reverse=True)
     for page in pages:
         cache.add_nb_to_project(page, read_data=MYST_NOTEBOOK)
 
