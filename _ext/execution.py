@@ -16,6 +16,7 @@ import platform
 import re
 import shutil
 import sys
+from collections.abc import Iterable
 from importlib.metadata import requires, version
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -91,15 +92,20 @@ class Executor(JupyterExecutorLocalSerial):
     _EXECUTION_WORKER = Worker
 
 
+def longest_first(pages: Iterable[str]) -> list[str]:
+    """Sort pages by length: long ones tend to run long, and short ones then fill the end of both threads."""
+    return sorted(pages, key=lambda page: Path(page).stat().st_size, reverse=True)
+
+
 def execute_ahead(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:
     """Execute in parallel all notebooks that the cache lacks; MyST-NB then finds them there."""
     config = app.config
     if config.nb_execution_mode != "cache":
         return
     cache = get_cache(config.nb_execution_cache_path)
-    pages = [env.doc2path(name) for name in docnames if has_cells(env, name)]
-    # Long texts tend to run long: short ones fill the end, so that neither thread waits for the other.
-    pages.sort(key=lambda page: Path(page).stat().st_size, reverse=True)
+    pages = longest_first(
+        env.doc2path(name) for name in docnames if has_cells(env, name)
+    )
     for page in pages:
         cache.add_nb_to_project(page, read_data=MYST_NOTEBOOK)
 

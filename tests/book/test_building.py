@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import pytest
-from execution import AT_ONCE
+from execution import AT_ONCE, longest_first
 
 from tests.book.building import BUILD, build, lay_out
 
@@ -110,6 +110,13 @@ def test_notebooks_run_side_by_side_with_one_thread_and_never_again(tmp_path):
     assert [threads for threads, _ in shown[0]] == ["1", "1"]
     assert shown[0] == shown[1]
     assert not any((tmp_path / "again" / name).exists() for name in pages)
+
+
+def test_long_pages_are_executed_first(tmp_path):
+    pages = [tmp_path / f"{length}.md" for length in (2, 30, 1)]
+    for page in pages:
+        page.write_text("x" * int(page.stem))
+    assert [page.stem for page in longest_first(pages)] == ["30", "2", "1"]
 
 
 def test_a_notebook_that_fails_is_not_kept(tmp_path):
