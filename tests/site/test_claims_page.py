@@ -132,12 +132,15 @@ def test_axe_finds_nothing_in_a_tooltip(chapter):
     assert results.response["violations"] == []
 
 
-def test_an_interval_alone_in_brackets_is_for_paper(chapter):
+def test_an_interval_alone_in_brackets_is_for_tables_and_paper(chapter, site):
     page, _ = chapter
-    bracket = page.locator(".claim-bracket").first
+    bracket = page.locator("p > .claim-bracket").first
     assert bracket.is_hidden()
     page.emulate_media(media="print")
     assert bracket.is_visible()
+    page.emulate_media(media="screen")
+    page.goto((site / "chapters/sessions.html").as_uri())
+    assert page.locator("td .claim-bracket").first.is_visible()
 
 
 def test_without_scripts_a_number_has_a_title(browser, site):

@@ -3,12 +3,14 @@
 import json
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 
 from tests.book.pages import page_names
+from tests.exercises import CHAPTERS
 from tests.notebooks import HTML
 
 DESKTOP, PHONE = (1280, 800), (390, 844)
@@ -37,6 +39,11 @@ new PerformanceObserver(list => window.shifts.push(
     entry.value, entry.sources.map(source => source.node?.parentElement?.className ?? "").join(", ")])
 )).observe({type: "layout-shift", buffered: true});
 """
+# Outputs that would have to be scrolled sideways, by their first words.
+SCROLLED = """() => [...document.querySelectorAll(".cell_output, .cell_output *")].filter(part =>
+  part.checkVisibility() && part.scrollWidth > part.clientWidth + 1 &&
+  getComputedStyle(part).overflowX !== "visible"
+).map(part => part.textContent.trim().slice(0, 60))"""
 TYPESET = "() => window.MathJax?.startup?.promise.then(() => null)"
 # Axe reads one of each kind of coloured word, formula and shape of an icon: thousands of them look alike.
 THIN_OUT = """() => {
@@ -86,6 +93,7 @@ class Visit:
     hosts: set
     weight: int
     wider_than_screen: int
+    scrolled: list
     faults: list = field(default_factory=list)
     violations: list = field(default_factory=list)
 
@@ -122,6 +130,7 @@ def visited(browser, address):
             wider_than_screen=page.evaluate(
                 "document.documentElement.scrollWidth - innerWidth"
             ),
+            scrolled=page.evaluate(SCROLLED),
             faults=[*faults],  # axe, which asks for styles again, has no part in them
         )
         if ask_axe:
@@ -185,6 +194,13 @@ def test_colours_and_borders_are_there_before_any_script(browser, address, schem
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
     assert page.evaluate(border) == "1px"
     page.close()
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in PAGES if Path(name).stem in CHAPTERS]
+)
+def test_no_output_of_a_chapter_scrolls_sideways_on_a_desktop(visited, name):
+    assert visited(name, DESKTOP, True).scrolled == []
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -205,7 +205,7 @@ def session_doubly_robust(
     after = as_probability("discount", discount) * _of_next(value)
     error = log.reward[:, :h] + after - _of_arm(log, q)[:, :h]
     weight = session_weights(log, target)[:, :h]
-    # Starts and weighted errors; if weighted, each step's weights are divided by their mean.
+    # If weighted, each step's weights are divided by their mean.
     return _estimate(weight, error, weighted, discount, value[:, 0])
 
 
