@@ -144,7 +144,7 @@ VERDICTS["ex-firm"] = [
     (firmness, 0.8 * np.ones((4, 20)), "percentages of the best clicks"),
     (firmness, 101 * np.ones((4, 20)), "percentages of the best clicks"),
     (firmness, FIRMER[::-1], "rows in order"),
-    (firmness, [FIRMER[1], *FIRMER[:1], *FIRMER[2:]], "rows in order"),
+    (firmness, [FIRMER[i] for i in (1, 0, 2, 3)], "rows in order"),
 ]
 
 

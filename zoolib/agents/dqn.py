@@ -396,18 +396,16 @@ class DQNAgent(SessionAgent):
         """Return the targets of the rows at positions (n,) or (W, n) of the memory; changes `after`."""
         if self.discount == 0:
             return reward
-        factor = (
-            np.float32(self.discount) * ~ended
-        )  # nothing follows the end of a session
+        # Nothing follows the end of a session.
+        factor = np.float32(self.discount) * ~ended
         if self.n_step > 1:
             reward, factor, after = self._more_steps(
                 places, reward, factor, after, ended
             )
         q = self.target.evaluate(after)
-        named = (self.network.evaluate(after) if self.double else q).argmax(axis=-1)
-        return (
-            reward + factor * np.take_along_axis(q, named[..., None], axis=-1)[..., 0]
-        )
+        names = self.network.evaluate(after) if self.double else q
+        named = names.argmax(axis=-1, keepdims=True)
+        return reward + factor * np.take_along_axis(q, named, axis=-1)[..., 0]
 
     def _more_steps(
         self,
