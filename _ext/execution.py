@@ -9,6 +9,7 @@ place of file names, and ``{{ versions }}`` lists the versions.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import logging
 import os
@@ -48,6 +49,7 @@ ONE_THREAD = {
     "MKL_NUM_THREADS": "1",
     "VECLIB_MAXIMUM_THREADS": "1",
 }
+KEEPER = "static-recommender"  # trains and keeps the recommenders that others load
 MYST_NOTEBOOK = {"name": "myst_nb_md", "type": "plugin"}
 
 
@@ -93,8 +95,15 @@ class Executor(JupyterExecutorLocalSerial):
 
 
 def longest_first(pages: Iterable[str]) -> list[str]:
-    """Sort pages by length: long ones tend to run long, and short ones then fill the end of both threads."""
-    return sorted(pages, key=lambda page: Path(page).stat().st_size, reverse=True)
+    """Sort pages by length: long ones tend to run long, and short ones then fill the end of both threads.
+
+    Chapter 1 comes before all, so that what it keeps is there when another page would train it again.
+    """
+
+    def place(page: str) -> tuple[bool, int]:
+        return Path(page).stem != KEEPER, -Path(page).stat().st_size
+
+    return sorted(pages, key=place)
 
 
 def execute_ahead(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:
@@ -150,6 +159,8 @@ def tidy(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     os.environ.update(ONE_THREAD)  # kernels inherit it
+    # Trees of pages have cycles and stay: by default a quarter of a build's time goes into searching them.
+    gc.set_threshold(100_000)
     app.connect("config-inited", use_fresh_cache)
     app.connect("config-inited", name_versions)
     app.connect("env-before-read-docs", execute_ahead)

@@ -119,6 +119,13 @@ def test_long_pages_are_executed_first(tmp_path):
     assert [page.stem for page in longest_first(pages)] == ["30", "2", "1"]
 
 
+def test_chapter_1_is_executed_before_what_loads_its_recommenders(tmp_path):
+    pages = [tmp_path / f"{name}.md" for name in ("linucb", "static-recommender")]
+    for page, length in zip(pages, (30, 2), strict=True):
+        page.write_text("x" * length)
+    assert longest_first(pages) == pages[::-1]
+
+
 def test_a_notebook_that_fails_is_not_kept(tmp_path):
     bad = logging_page("bad", "print('before')", "assert 1 > 2, 'they disagree'")
     for done in (1, 2):
