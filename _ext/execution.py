@@ -159,7 +159,8 @@ def tidy(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     os.environ.update(ONE_THREAD)  # kernels inherit it
-    # Trees of pages have cycles and stay: by default a quarter of a build's time goes into searching them.
+    # Trees of pages have cycles and stay: by default a quarter of the time, executions aside, goes into
+    # searching them.
     gc.set_threshold(100_000)
     app.connect("config-inited", use_fresh_cache)
     app.connect("config-inited", name_versions)
