@@ -99,11 +99,11 @@ def longest_first(pages: Iterable[str]) -> list[str]:
 
     Chapter 1 comes before all, so that what it keeps is there when another page would train it again.
     """
-
-    def place(page: str) -> tuple[bool, int]:
-        return Path(page).stem != KEEPER, -Path(page).stat().st_size
-
-    return sorted(pages, key=place)
+    return sorted(
+        pages,
+        key=lambda page: (Path(page).stem == KEEPER, Path(page).stat().st_size),
+        reverse=True,
+    )
 
 
 def execute_ahead(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:
@@ -159,8 +159,7 @@ def tidy(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     os.environ.update(ONE_THREAD)  # kernels inherit it
-    # Trees of pages have cycles and stay: by default a quarter of the time, executions aside, goes into
-    # searching them.
+    # Trees of pages have cycles and stay; by default, searching them takes a quarter of what executions leave.
     gc.set_threshold(100_000)
     app.connect("config-inited", use_fresh_cache)
     app.connect("config-inited", name_versions)
