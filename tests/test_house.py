@@ -394,6 +394,7 @@ def test_the_workflow_calls_the_two_commands_of_the_readme():
     workflow = yaml.safe_load((ROOT / ".github/workflows/book.yml").read_text())
     steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
     run = [step["run"] for step in steps if "run" in step]
+    assert workflow["jobs"]["prove"]["env"]["STRICT"] == "1"
     assert run[:2] == commands[:2] == ["make book", "make test"]
     used = [step["uses"].split("@")[0] for step in steps if "uses" in step]
     assert used[-1] == "actions/deploy-pages"
@@ -401,7 +402,10 @@ def test_the_workflow_calls_the_two_commands_of_the_readme():
 
 def test_the_lengthy_tests_run_once_a_week():
     workflow = yaml.safe_load((ROOT / ".github/workflows/weekly.yml").read_text())
-    assert workflow["jobs"]["prove"]["steps"][-1]["run"] == "make test-all"
+    proof = workflow["jobs"]["prove"]
+    assert proof["steps"][-1]["run"] == "make test-all"
+    named = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
+    assert proof["strategy"]["matrix"]["python"] == [named[0], named[-1]]
     said = make(ROOT, "-n", "test-all").stdout, make(ROOT, "-n", "test").stdout
     assert ['-m "not weekly"' in one for one in said] == [False, True]
     assert all("pytest" in one for one in said)
