@@ -6,6 +6,9 @@ interval``` its interval; both link to the cell that checked the claim, and thei
 its brackets is for print and notebooks: on the screen the tooltip has it. An unknown key is a warning: it
 breaks the build. Cells lose the lines that `claim` printed, and those that only check or draw are folded.
 
+What does not hold in a reader's build, claims and doubts about records, is marked in the text and is a line in
+``_build/doubts``. In a strict build it is a warning, whichever build executed the page.
+
 Why our own: MyST-NB's ``{glue}`` prints a value, but knows no bound, no tooltip and no place where it was made.
 """
 
@@ -25,10 +28,14 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxRole
 
-from zoolib.book.claims import PRINTED, RECORD_PREFIX
+from zoolib._support.strictness import is_lenient
+from zoolib.book.claims import FAILED, PRINTED, RECORD_PREFIX
 
 LOG = logging.getLogger(__name__)
 LINE = re.compile(rf"^{PRINTED}(\w+): .*\n?", re.M)
+DOUBT_PREFIX = "doubt:"
+DOUBTS = "doubts"
+MARK = " (does not hold here)"
 IMPORTS = ast.Import | ast.ImportFrom
 FOLDS = ("Show", "Hide")
 DEFINITIONS = ast.FunctionDef | ast.ClassDef
@@ -77,9 +84,11 @@ def records(
 
 
 def collect(app: Sphinx, env: BuildEnvironment) -> None:
-    """Gather the records of all pages."""
-    env.claims = {}
+    """Gather the records of all pages, and what does not hold."""
+    env.claims, env.doubts = {}, []
     for page in pages(env):
+        for doubt in records(app, env, page, DOUBT_PREFIX).values():
+            env.doubts.append(doubt | {"page": page})
         for key, record in records(app, env, page, RECORD_PREFIX).items():
             if key in env.claims:
                 other = env.claims[key]["page"]
@@ -87,6 +96,28 @@ def collect(app: Sphinx, env: BuildEnvironment) -> None:
                     "claim %r is made on two pages: %s and %s", key, other, page
                 )
             env.claims[key] = record | {"page": page}
+    _tell(app, env)
+
+
+def failed(env: BuildEnvironment) -> dict[str, dict]:
+    """Return the claims that do not hold in this build, by key."""
+    return {key: record for key, record in env.claims.items() if not record["holds"]}
+
+
+def _tell(app: Sphinx, env: BuildEnvironment) -> None:
+    """Leave a line for each claim that does not hold and each doubt; warn of it in a strict build."""
+    lines = []
+    for key, record in failed(env).items():
+        where = f"{record['page']}.html#{anchor(key)}"
+        lines.append((record["page"], f"{key}: {background(record)} ({where})"))
+    for doubt in env.doubts:
+        text = f"{doubt['sentence']} {doubt['found']} ({doubt['page']}.html)"
+        lines.append((doubt["page"], text))
+    if not is_lenient():
+        for page, line in lines:
+            LOG.warning("this does not hold: %s", line, location=page)
+    text = "".join(f"  {line}\n" for _, line in lines)
+    (Path(app.outdir).parent / DOUBTS).write_text(text, encoding="utf-8")
 
 
 # --- Cells --------------------------------------------------------------------------------------------
@@ -112,11 +143,15 @@ def _element(node: nodes.Node) -> str | None:
 
 
 def _strip(cell: nodes.Element) -> list[str]:
-    """Take out the lines that `claim` printed, and return the keys of their claims."""
+    """Take out the lines of claims that hold, and return the keys of all."""
+
+    def keep(line: re.Match) -> str:
+        return line[0] if line[0].rstrip().endswith(FAILED) else ""
+
     keys = []
     for output in cell[1:]:
         for block in list(output.findall(nodes.literal_block)):
-            found, text = LINE.findall(block.astext()), LINE.sub("", block.astext())
+            found, text = LINE.findall(block.astext()), LINE.sub(keep, block.astext())
             keys += found
             if not text.strip():  # the end of a line may come in a block of its own
                 block.parent.remove(block)
@@ -229,6 +264,7 @@ def background(record: dict) -> str:
     interval, seeds = record["interval"], record["seeds"]
     parts = [f"interval {interval}"] if interval else []
     parts += [f"must be {record['held']}", worlds(seeds) if seeds else "no worlds"]
+    parts += [] if record["holds"] else ["does not hold here"]
     return f"{record['value']}: {'; '.join(parts)}"
 
 
@@ -252,16 +288,17 @@ def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             number.replace_self(nodes.Text("?"))
             continue
         uri = app.builder.get_relative_uri(docname, record["page"])
-        number.replace_self(
-            nodes.reference(
-                "",
-                text,
-                refuri=f"{uri}#{anchor(key)}",
-                reftitle=background(record),
-                classes=["claim"],
-                internal=True,
-            )
+        link = nodes.reference(
+            "",
+            text,
+            refuri=f"{uri}#{anchor(key)}",
+            reftitle=background(record),
+            classes=["claim"],
+            internal=True,
         )
+        if not record["holds"] and "claim-bracket" not in number.parent["classes"]:
+            link += nodes.inline("", MARK, classes=["claim-failed"])
+        number.replace_self(link)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -1,5 +1,6 @@
 """Small books, built in folders of their own with the real settings, for tests of the build."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -62,15 +63,32 @@ def lay_out(folder, text, timeout=60, **others):
         (folder / "chapters" / f"{name}.md").write_text(whole(content))
 
 
-def build(folder, text, timeout=60, **others):
+def build(folder, text, timeout=60, lenient=False, **others):
     """Build a book in a folder of its own."""
     lay_out(folder, text, timeout, **others)
-    return build_again(folder)
+    return build_again(folder, lenient)
 
 
-def build_again(folder):
+def build_again(folder, lenient=False):
     """Build the book that lies in a folder; return the status and all that was said."""
+    return _said(BUILD, folder, ZOOLIB_LENIENT=str(int(lenient)))
+
+
+def make_book(folder, *settings):
+    """Call ``make book`` in a folder where a book lies; return the status and all that was said."""
+    shutil.copy(ROOT / "Makefile", folder)
+    if not (folder / ".venv").exists():
+        (folder / ".venv").symlink_to(Path(sys.prefix))
+    return _said(["make", "-o", ".venv/ready", "book", *settings], folder)
+
+
+def _said(command, folder, **environment):
     result = subprocess.run(
-        BUILD, cwd=folder, capture_output=True, text=True, check=False
+        command,
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return result.returncode, result.stdout + result.stderr

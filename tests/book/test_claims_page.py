@@ -58,6 +58,7 @@ def test_a_strip_shows_interval_value_bound_and_allowed_side():
 )
 def test_behind_a_number_stand_interval_bound_and_worlds(seeds, interval, wanted):
     known = {"value": "5", "interval": interval, "held": "above 4", "seeds": seeds}
+    known["holds"] = True
     assert background(known) == wanted
 
 

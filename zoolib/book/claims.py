@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 RECORDS = Path(__file__).parent / "records"
 # How the line begins that a claim prints; the book's pages leave these lines out.
 PRINTED = "claim "
+# How it ends if the claim does not hold and the run goes on; the pages show such a line.
+FAILED = ": it does not hold with these settings"
 # Before a claim's key and a figure's name, among the names that a notebook glues.
 RECORD_PREFIX = "claim:"
 FIGURE_PREFIX = "figure:"
@@ -117,8 +119,7 @@ def claim(
         raise AssertionError(
             f"the claim does not hold: {sentence} Found {line}; wanted {held}"
         )
-    verdict = "" if holds else ": it does not hold with these settings"
-    print(f"{PRINTED}{line}, must be {held}{verdict}")
+    print(f"{PRINTED}{line}, must be {held}{'' if holds else FAILED}")
     record = {
         "sentence": sentence,
         "holds": holds,
