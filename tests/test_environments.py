@@ -13,6 +13,7 @@ import downloads
 import pytest
 from packaging.requirements import Requirement
 
+import zoolib
 from tests.notebooks import ROOT
 from zoolib._support.extras import EXTRAS, needed_by
 
@@ -47,6 +48,12 @@ LINES = {
     "import zoolib; zoolib.check('ex-coverage', 0.5)": ("neural", "zoolib.check"),
     "import zoolib; zoolib.listing(print)": ("book", "zoolib.listing"),
     "import zoolib.experiments.gauntlet": ("neural", "zoolib.agents.NeuralLinearAgent"),
+    "from zoolib import *; pick_device()": ("neural", "zoolib.pick_device"),
+    "from zoolib import *; plots.band": ("plots", "zoolib.plots"),
+    "from zoolib.agents import *; DQNAgent.load('a.npz')": (
+        "neural",
+        "zoolib.agents.DQNAgent",
+    ),
     f"import zoolib; {DEFAULT}": (
         "neural",
         "neural_linear, the default make_agent of a service,",
@@ -150,11 +157,41 @@ def test_whatever_needs_an_extra_names_it_in_one_line(report):
     assert report["said"] == wanted()
 
 
-def test_the_command_line_names_the_extra_too(python, tmp_path):
-    command = [python, "-I", "-m", "zoolib", "gauntlet"]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+@pytest.fixture
+def run(python, tmp_path):
+    """Run the interpreter of that environment in an empty folder."""
+
+    def call(*arguments):
+        command = [python, "-I", *arguments]
+        return subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+
+    return call
+
+
+def test_all_names_at_once_are_those_that_the_core_can_give(run):
+    names = sorted({*zoolib.__all__} - {*" ".join(NAMES.values()).split()})
+    code = f"from zoolib import *; print(*(eval(name) for name in {names}))"
+    done = run("-c", code)
+    assert done.returncode == 0, done.stderr
+    assert "Missing" not in done.stdout
+
+
+def test_the_version_is_known_where_the_wheel_is_installed(run):
+    done = run("-c", "import zoolib; print(zoolib.__version__)")
+    assert done.stdout == PROJECT["version"] + "\n", done.stderr
+
+
+def test_the_command_line_helps_without_any_extra(run):
+    done = run("-m", "zoolib", "--help")
+    assert done.returncode == 0, done.stderr
+    assert "gauntlet" in done.stdout
+
+
+@pytest.mark.parametrize("more", [[], ["--help"], ["--worlds", "2"]])
+def test_the_command_line_names_the_extra_too(run, more):
+    done = run("-m", "zoolib", "gauntlet", *more)
     assert done.returncode == 2
     assert done.stderr == (
         'python -m zoolib: zoolib.gauntlet needs PyTorch: pip install "zoolib[neural]"\n'

@@ -18,6 +18,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+import zoolib
 from tests.notebooks import ROOT, chapters
 
 
@@ -29,8 +30,11 @@ def test_every_public_name_is_found_where_the_stub_says(package):
     homes = {
         a.name: ".".join(filter(None, (package.__name__, n.module)))
         for n in lines
+        if isinstance(n, ast.ImportFrom)
         for a in n.names
     }
+    others = {n.target.id for n in lines if not isinstance(n, ast.ImportFrom)}
+    assert others == ({"__version__"} if package.__name__ == "zoolib" else set())
     assert sorted(package.__all__) == sorted(dir(package)) == sorted(homes)
     assert sorted(ast.literal_eval(listed.value)) == sorted(homes)
     for name, home in homes.items():
@@ -45,6 +49,7 @@ def test_every_public_name_is_found_where_the_stub_says(package):
     ("use", "unused"),
     [
         ("import zoolib", ["zoolib.world.simulator", "numpy"]),
+        ("import zoolib; zoolib.__version__", ["zoolib.world.simulator", "numpy"]),
         ("from zoolib import check", ["zoolib.book.exercises.linucb", "torch"]),
         (
             "from zoolib import LinUCBAgent; LinUCBAgent(3, 2)",
@@ -58,6 +63,11 @@ def test_the_library_loads_what_is_used(use, unused):
     command = [sys.executable, "-c", code]
     run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
     assert run.stdout == "[]\n"
+
+
+def test_the_version_is_the_one_in_pyproject():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert zoolib.__version__ == project["version"]
 
 
 def test_everything_in_the_lock_is_pinned_exactly():

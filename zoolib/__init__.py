@@ -22,4 +22,12 @@ names need come with the extras ``neural``, ``retrieval``, ``plots`` and ``sweep
 
 from zoolib._support.extras import attach_stub
 
-__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
+_load, __dir__, __all__ = attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> object:
+    if name != "__version__":
+        return _load(name)
+    from importlib.metadata import version
+
+    return version(__name__)  # as installed, from pyproject.toml

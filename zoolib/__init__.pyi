@@ -84,6 +84,8 @@ from .world.simulator import (
     true_ctr_matrix,
 )
 
+__version__: str
+
 __all__ = [
     "RECORDS",
     "SHOCK_1",

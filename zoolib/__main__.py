@@ -9,14 +9,17 @@ import sys
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m zoolib")
-    try:
-        from zoolib import gauntlet  # needs more than the core
-    except ModuleNotFoundError as error:
-        parser.exit(2, f"{parser.prog}: {error}\n")
     commands = parser.add_subparsers(dest="command", required=True)
     play = commands.add_parser("gauntlet", help="two market shocks, many worlds")
-    gauntlet.add_arguments(play)
-    chosen = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        if "gauntlet" in given:  # which needs more than the core
+            from zoolib import gauntlet
+
+            gauntlet.add_arguments(play)
+    except ModuleNotFoundError as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
+    chosen = parser.parse_args(given)
     try:
         return gauntlet.main(chosen)
     except (TypeError, ValueError, OSError) as error:
