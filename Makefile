@@ -77,7 +77,8 @@ $(LAB_READY): $(READY) requirements-lab.txt
 	@touch $@
 
 # --all: a page left alone would not repeat its warnings. Executions come from the cache.
-BUILD := . --all -W -n --keep-going
+# -q: Sphinx is silent but for warnings; the extension `execution` says how far the build is.
+BUILD := . -q --all -W -n --keep-going
 
 # The stamp is written only after a build without a warning, so a warning comes back until it is mended.
 # A book with doubts is built for its reader, but not for STRICT=1, whose build warns of each.

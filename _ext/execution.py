@@ -1,42 +1,44 @@
-"""Sphinx extension: runs notebooks in parallel, and again whenever anything that they use has changed.
+"""Sphinx extension: runs notebooks in parallel, says how far it is, and runs them again when they must.
 
-Why our own: MyST-NB's cache knows a page by the code of its cells alone, and executes one page after another.
-Here the cache's folder carries a hash of library, lock and Python, and the cache is filled before the first
-page is read, by two threads: jupyter-cache's own parallel executor takes every core and cannot be interrupted.
-A page that fails is left to MyST-NB, which runs it again and says why. Its table of executions gets titles in
-place of file names, and ``{{ versions }}`` lists the versions.
+Why our own: MyST-NB's cache knows a page by the code of its cells alone, and executes one page after another
+in silence. Here the cache's folder carries a hash of library, lock and Python, and the cache is filled before
+the first page is read, by two threads: jupyter-cache's own parallel executor takes every core and cannot be
+interrupted. A page that fails is a warning; MyST-NB gets from the cache what it printed until then, and at the
+end of the build it is forgotten. MyST-NB's table of executions gets titles in place of file names, and
+``{{ versions }}`` lists the versions.
 """
 
 from __future__ import annotations
 
 import gc
 import hashlib
-import logging
 import os
 import platform
 import re
 import shutil
 import sys
+import traceback
 from collections.abc import Iterable
+from functools import partial
 from importlib.metadata import requires, version
+from math import ceil
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
 
+import nbclient
 from docutils import nodes
 from jupyter_cache import get_cache
-from jupyter_cache.base import ProjectNb
-from jupyter_cache.executors.basic import (
-    ExecutionWorkerLocalSerial,
-    JupyterExecutorLocalSerial,
-    ProcessData,
-)
-from jupyter_cache.executors.utils import ExecutionResult, single_nb_execution
+from jupyter_cache.base import CacheBundleIn, JupyterCacheAbstract
+from nbclient.exceptions import CellExecutionError
+from nbformat import NotebookNode
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
+from sphinx.util import logging
 
 LOG = logging.getLogger(__name__)
-LOG.addHandler(logging.NullHandler())  # MyST-NB says again what fails
 ROOT = Path(__file__).resolve().parent.parent
 PREFIX = "execution-"
 # Of the library, what the pages' code needs beside its core.
@@ -51,6 +53,10 @@ ONE_THREAD = {
 }
 KEEPER = "static-recommender"  # trains and keeps the recommenders that others load
 MYST_NOTEBOOK = {"name": "myst_nb_md", "type": "plugin"}
+# What is kept of an execution: its seconds, and the mark of one that failed.
+SECONDS, FAILED = "execution_seconds", "failed"
+# Of a page that was never executed, only a guess: two cores took so long for a thousand characters of code.
+SECONDS_PER_THOUSAND = 0.8
 
 
 def cache_folder(root: Path = ROOT) -> Path:
@@ -66,11 +72,8 @@ def cache_folder(root: Path = ROOT) -> Path:
 
 
 def use_fresh_cache(app: Sphinx, config: Config) -> None:
-    """Point MyST-NB at that folder and drop the folders of earlier states."""
-    folder = cache_folder()
-    for stale in set(folder.parent.glob(PREFIX + "*")) - {folder}:
-        shutil.rmtree(stale)
-    config.nb_execution_cache_path = str(folder)
+    """Point MyST-NB at that folder."""
+    config.nb_execution_cache_path = str(cache_folder())
 
 
 def has_cells(env: BuildEnvironment, docname: str) -> bool:
@@ -78,20 +81,6 @@ def has_cells(env: BuildEnvironment, docname: str) -> bool:
     if docname not in env.found_docs:  # the search page and the like
         return False
     return "{code-cell}" in Path(env.doc2path(docname)).read_text(encoding="utf-8")
-
-
-class Worker(ExecutionWorkerLocalSerial):
-    """Executes a notebook in its folder, and asks its kernel to stop only once."""
-
-    @staticmethod
-    def execute(project_nb: ProjectNb, data: ProcessData) -> ExecutionResult:
-        folder = str(Path(project_nb.uri).parent)
-        settings = {"allow_errors": False, "shutdown_kernel": "immediate"}
-        return single_nb_execution(project_nb.nb, folder, data.timeout, **settings)
-
-
-class Executor(JupyterExecutorLocalSerial):
-    _EXECUTION_WORKER = Worker
 
 
 def longest_first(pages: Iterable[str]) -> list[str]:
@@ -106,25 +95,146 @@ def longest_first(pages: Iterable[str]) -> list[str]:
     )
 
 
+class Execution(NamedTuple):
+    """How long a page took, what failed in a line, and all that was said of it."""
+
+    page: str
+    seconds: float
+    failure: str = ""
+    report: str = ""
+
+
+def execute(page: str, cache: JupyterCacheAbstract, timeout: int) -> Execution:
+    """Execute a page in its folder and keep its outputs; of one that fails, those until then."""
+    notebook = cache.get_project_notebook(page).nb
+    started: list[NotebookNode] = []
+
+    def note(cell: NotebookNode, cell_index: int) -> None:
+        if cell.cell_type == "code":
+            started.append(cell)
+
+    begun, failure, report = perf_counter(), "", ""
+    settings = {"timeout": timeout, "shutdown_kernel": "immediate"}
+    settings["record_timing"] = False  # what is timed is no longer found in the cache
+    try:
+        folder = str(Path(page).parent)
+        nbclient.execute(notebook, cwd=folder, on_cell_start=note, **settings)
+    except Exception as error:  # whatever it is, the other pages go on
+        failure = f"{_place(started)}: {_line(error)}"
+        report = re.sub(r"\x1b\[[0-9;]*m", "", traceback.format_exc())
+    seconds = perf_counter() - begun
+    kept = {SECONDS: seconds, FAILED: bool(failure)}
+    bundle = CacheBundleIn(notebook, page, data=kept)
+    cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+    return Execution(page, seconds, failure, report)
+
+
+def _place(started: list[NotebookNode]) -> str:
+    """Name the last of the cells that were started, by its number and its first line."""
+    if not started:
+        return "before the first cell"
+    return f"cell {len(started)} ({first_line(started[-1].source)})"
+
+
+def _line(error: Exception) -> str:
+    """Say in a line what went wrong."""
+    text, name = str(error), type(error).__name__
+    if isinstance(error, CellExecutionError):  # whose text is the whole traceback
+        text, name = error.evalue, error.ename
+    return ": ".join(filter(None, (name, first_line(text))))
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a text that is not blank."""
+    return next(filter(None, map(str.strip, text.splitlines())), "")
+
+
+def expected_seconds(pages: Iterable[str], folders: Iterable[Path]) -> dict[str, float]:
+    """Tell how long each page will take: as the last time, by the caches in `folders`, or by its code."""
+    known = {
+        record.uri: record.data[SECONDS]
+        for folder in sorted(folders, key=lambda folder: folder.stat().st_mtime)
+        for record in get_cache(folder).list_cache_records()
+    }
+    return {page: known.get(page) or _guessed_seconds(Path(page)) for page in pages}
+
+
+def _guessed_seconds(page: Path) -> float:
+    cells = re.findall(
+        r"^```\{code-cell\}.*?^```", page.read_text(encoding="utf-8"), re.M | re.S
+    )
+    return SECONDS_PER_THOUSAND * sum(map(len, cells)) / 1000
+
+
+def announcement(seconds: Iterable[float]) -> str:
+    """Say how many pages are executed and about how long that takes."""
+    seconds = list(seconds)
+    pages = f"{len(seconds)} page{'s' if len(seconds) > 1 else ''} to execute"
+    minutes = ceil(max(max(seconds), sum(seconds) / AT_ONCE) / 60)
+    return f"{pages}, about {minutes} minute{'s' if minutes > 1 else ''}"
+
+
+def title(page: Path) -> str:
+    """Return the title of a page, which Sphinx has not read yet."""
+    found = re.search(r"^# (.*)$", page.read_text(encoding="utf-8"), re.M)
+    return found[1] if found else page.stem
+
+
 def execute_ahead(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:
     """Execute in parallel all notebooks that the cache lacks; MyST-NB then finds them there."""
     config = app.config
     if config.nb_execution_mode != "cache":
         return
-    cache = get_cache(config.nb_execution_cache_path)
-    pages = longest_first(
-        env.doc2path(name) for name in docnames if has_cells(env, name)
-    )
+    folder = Path(config.nb_execution_cache_path)
+    cache = get_cache(folder)
+    forget_failures(app)
+    pages = [env.doc2path(name) for name in docnames if has_cells(env, name)]
     for page in pages:
         cache.add_nb_to_project(page, read_data=MYST_NOTEBOOK)
-
-    def execute(page: str) -> None:
-        timeout = config.nb_execution_timeout
-        Executor(cache, LOG).run_and_cache(filter_uris=[page], timeout=timeout)
-
+    missing = longest_first(record.uri for record in cache.list_unexecuted(pages))
+    folders = set(folder.parent.glob(PREFIX + "*")) | {folder}
+    if missing:
+        say(announcement(expected_seconds(missing, folders).values()))
+    for stale in folders - {folder}:
+        shutil.rmtree(stale)
+    run = partial(execute, cache=cache, timeout=config.nb_execution_timeout)
+    failed = []
     # Threads are daemons: an interrupted build does not wait for them, and nbclient ends their kernels.
     with ThreadPool(AT_ONCE) as pool:
-        pool.map(execute, pages, chunksize=1)
+        for count, done in enumerate(pool.imap_unordered(run, missing), 1):
+            end = "  FAILED" if done.failure else ""
+            name = title(Path(done.page))
+            say(f"{count} of {len(missing)}  {name}  {done.seconds:.0f} s{end}")
+            failed += [done] if done.failure else []
+    for done in failed:
+        _report(app, done)
+    say(f"reading and writing {len(docnames)} pages")
+
+
+def say(line: str) -> None:
+    """Print a line at once, also where nobody sees it being printed."""
+    print(line, flush=True)
+
+
+def _report(app: Sphinx, failed: Execution) -> None:
+    """Warn of an execution that failed, and say where the whole of it is."""
+    name = app.env.path2doc(failed.page)
+    file = Path(app.outdir) / "reports" / f"{name}.err.log"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(failed.report, encoding="utf-8")
+    whole = os.path.relpath(file)
+    message = "Executing notebook failed: %s; the whole is in %s"
+    LOG.warning(message, failed.failure, whole, location=name)
+
+
+def forget_failures(app: Sphinx, error: Exception | None = None) -> None:
+    """Take executions that failed out of the cache."""
+    if app.config.nb_execution_mode != "cache":
+        return
+    cache = get_cache(app.config.nb_execution_cache_path)
+    for record in cache.list_cache_records():
+        if record.data.get(FAILED):
+            cache.remove_cache(record.pk)
 
 
 def name_versions(app: Sphinx, config: Config) -> None:
@@ -164,5 +274,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", use_fresh_cache)
     app.connect("config-inited", name_versions)
     app.connect("env-before-read-docs", execute_ahead)
+    app.connect("build-finished", forget_failures)
     app.connect("doctree-resolved", tidy)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

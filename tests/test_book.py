@@ -78,6 +78,31 @@ def test_what_rounds_to_zero_has_no_sign(capsys):
     assert capsys.readouterr().out == "claim k: 0.0%, must be below 10.0%\n"
 
 
+@pytest.mark.parametrize(
+    ("value", "bound", "fmt", "printed"),
+    [
+        (Estimate(0.94, 0.52, 1.57, 9), {"above": 0.5}, ".1f", "0.94 [0.52, 1.57]"),
+        (Estimate(0.986, 0.976, 0.996, 9), {"below": 1}, ".0%", "98.6% [97.6%, 99.6%]"),
+        (0.0, {"below": 1e-6}, ".1f", "0.000000"),
+        (3.04, {"above": 3}, ".1f", "3.04"),
+        (3, {"above": 2}, "d", "3"),
+    ],
+)
+def test_a_number_never_reads_like_its_bound(value, bound, fmt, printed, capsys):
+    claim("k", "It is so.", value, fmt=fmt, **bound)
+    said = capsys.readouterr().out
+    assert said.startswith(f"claim k: {printed}, must be ")
+
+
+def test_a_readers_claim_that_does_not_hold_is_printed(capsys, monkeypatch):
+    monkeypatch.setenv("ZOOLIB_LENIENT", "1")
+    claim("k", "It is so.", 3, above=3, fmt="d")
+    wanted = "claim k: 3, must be above 3: it does not hold with these settings\n"
+    assert capsys.readouterr().out == wanted
+    with pytest.raises(ValueError, match="needs a bound"):
+        claim("k", "It is so.", 3)
+
+
 def test_a_claim_without_a_bound_is_refused():
     with pytest.raises(ValueError, match="needs a bound"):
         claim("k", "It is so.", 0.5)
@@ -133,6 +158,7 @@ def test_a_claim_leaves_its_record_in_the_notebook():
     text = record["data"]["application/papermill.record/text/plain"]
     assert json.loads(text.strip("'")) == {
         "sentence": "It is so.",
+        "holds": True,
         "value": "50.0%",
         "interval": "40.0% to 60.0%",
         "held": "above 10.0%",

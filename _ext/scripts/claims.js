@@ -56,9 +56,13 @@
   });
 })();
 
-// The page of claims: find and sort its rows. Without this script the table is whole and in order.
+// The page of claims: find and sort its rows. Without this script the tables are whole and in order.
 (() => {
   "use strict";
+
+  const sections = [...document.querySelectorAll("details.claims-of")];
+  if (!sections.length) return;
+  const wrong = document.querySelector(".claims-wrong");
 
   const control = (text, element) => {
     const label = document.createElement("label");
@@ -66,43 +70,74 @@
     return label;
   };
 
-  const body = document.querySelector("table.claims tbody");
-  if (!body) return;
-  const claims = Array.from(body.rows, (row, place) => ({
-    row,
-    place,
-    text: row.textContent.toLowerCase(),
-    room: Number(row.querySelector("[data-room]")?.dataset.room ?? Infinity),
-  }));
-  const words = Object.assign(document.createElement("input"), { type: "search" });
-  const order = document.createElement("select");
-  order.add(new Option("as in the book", "place"));
-  order.add(new Option("least room first", "room"));
-  const status = document.createElement("output");
-  document.querySelector(".claims-controls").append(
-    control("Find ", words),
-    control("Order ", order),
-    status,
+  const choice = (options) => {
+    const select = document.createElement("select");
+    for (const [text, value] of options) select.add(new Option(text, value));
+    return select;
+  };
+
+  const claims = [wrong, ...sections].flatMap((section) =>
+    [...(section?.querySelectorAll("tbody tr") ?? [])].map((row) => ({
+      row,
+      section,
+      home: row.parentNode,
+      text: row.textContent.toLowerCase(),
+      // What has no room, an equation or an open interval, comes last.
+      room: Number(row.querySelector("[data-room]")?.dataset.room ?? Infinity),
+    })),
   );
+  const titles = sections.map((section) => section.querySelector("summary span").textContent);
+  const words = Object.assign(document.createElement("input"), { type: "search" });
+  const page = choice([["all", ""], ...titles.map((title) => [title, title])]);
+  const order = choice([["as in the book", "place"], ["least room first", "room"]]);
+  const status = document.createElement("output");
+  document
+    .querySelector(".claims-controls")
+    .append(control("Find ", words), control("Page ", page), control("Order ", order), status);
+  // Sorted, the rows of all pages stand in one table, under the head of the first.
+  const sorted = sections[0].querySelector("table").cloneNode(true);
+  sorted.hidden = true;
+  sorted.tBodies[0].replaceChildren();
+  sections[0].before(sorted);
 
   const show = () => {
     const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
     for (const claim of claims) {
-      const fits = wanted.every((word) => claim.text.includes(word));
+      const title = claim.row.querySelector(".checked-in").textContent;
+      const fits = (!page.value || title === page.value) && wanted.every((word) => claim.text.includes(word));
       claim.row.hidden = !fits;
       shown += fits;
     }
+    for (const section of sections) {
+      const fits = claims.some((claim) => claim.section === section && !claim.row.hidden);
+      section.hidden = order.value === "room" || !fits;
+      section.open = Boolean(wanted.length || page.value);
+    }
+    if (wrong) wrong.hidden = order.value === "room";
     status.textContent = `${shown} of ${claims.length} claims`;
   };
 
   const sort = () => {
-    const key = order.value;
-    claims.sort((a, b) => (a[key] === b[key] ? a.place - b.place : a[key] - b[key]));
-    body.append(...claims.map((claim) => claim.row));
+    sorted.hidden = order.value !== "room";
+    const inOrder = sorted.hidden ? claims : [...claims].sort((a, b) => (a.room === b.room ? 0 : a.room - b.room));
+    for (const claim of inOrder) (sorted.hidden ? claim.home : sorted.tBodies[0]).append(claim.row);
+    show();
+  };
+
+  // Whoever comes for a claim finds it open, also where the browser does not open it itself.
+  const open = () => {
+    const row = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const section = row?.closest("details.claims-of");
+    if (!section || section.open) return;
+    section.open = true;
+    row.scrollIntoView();
   };
 
   words.addEventListener("input", show);
+  page.addEventListener("change", show);
   order.addEventListener("change", sort);
+  window.addEventListener("hashchange", open);
   show();
+  open();
 })();

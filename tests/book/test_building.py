@@ -6,9 +6,22 @@ import shutil
 import signal
 import subprocess
 import time
+from types import SimpleNamespace
 
+import nbformat
 import pytest
-from execution import AT_ONCE, longest_first
+from execution import (
+    AT_ONCE,
+    FAILED,
+    SECONDS,
+    SECONDS_PER_THOUSAND,
+    announcement,
+    expected_seconds,
+    forget_failures,
+    longest_first,
+)
+from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn
 
 from tests.book.building import BUILD, build, lay_out
 from tests.notebooks import ROOT
@@ -103,6 +116,13 @@ def test_notebooks_run_side_by_side_with_one_thread_and_never_again(tmp_path):
             shutil.copytree(cache, folder / "_build" / cache.name)
         status, output = build(folder, first_page, **pages)
         assert status == 0, output
+        assert not re.search(r"copying|cached notebook|ParserConfig", output)
+        told = re.findall(r"^(?:\d+ page.*|\d+ of \d+  .*)$", output, re.M)
+        if shown:  # nothing is executed again
+            assert told == []
+        else:
+            line = r"3 pages to execute, about 1 minute(;[123] of 3  A page  \d+ s){3}"
+            assert re.fullmatch(line, ";".join(told))
         html = folder / "_build/html/chapters"
         assert "checked-k" in (html / "index.html").read_text()
         text = "".join((html / f"{name}.html").read_text() for name in pages)
@@ -130,14 +150,62 @@ def test_a_notebook_that_fails_is_not_kept(tmp_path):
     for done in (1, 2):
         status, output = build(tmp_path, logging_page("good"), bad=bad)
         assert status != 0
-        assert "chapters/bad.md: WARNING: Executing notebook failed" in output
-        assert "they disagree" in output
-        assert executions(tmp_path, "good", "bad") == [
-            1,
-            2 * done,
-        ]  # ahead, and where it is said why
-        html = (tmp_path / "_build/html/chapters/bad.html").read_text()
-        assert "before\n" in html
+        assert re.search(r"of \d  A page  \d+ s  FAILED\n", output)
+        said = "chapters/bad.md: WARNING: Executing notebook failed: cell 1 (import os, time): "
+        said += "AssertionError: they disagree; the whole is in _build/html/reports/chapters/bad.err.log"
+        assert said in output
+        assert executions(tmp_path, "good", "bad") == [1, done]
+        html = tmp_path / "_build/html"
+        assert "before\n" in (html / "chapters/bad.html").read_text()
+        report = (html / "reports/chapters/bad.err.log").read_text()
+        assert "assert 1 > 2, 'they disagree'" in report
+        assert "\x1b" not in report
+
+
+def keep(folder, page, seconds, failed=False):
+    """Keep an execution of a page in a cache."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(page)])
+    bundle = CacheBundleIn(notebook, page, data={SECONDS: seconds, FAILED: failed})
+    get_cache(folder).cache_notebook_bundle(bundle, check_validity=False)
+
+
+def test_an_execution_that_failed_is_forgotten_though_the_build_was_killed(tmp_path):
+    keep(tmp_path, "good.md", 1)
+    keep(tmp_path, "bad.md", 2, failed=True)
+    config = SimpleNamespace(
+        nb_execution_mode="cache", nb_execution_cache_path=tmp_path
+    )
+    forget_failures(SimpleNamespace(config=config))
+    (kept,) = get_cache(tmp_path).list_cache_records()
+    assert kept.uri == "good.md"
+
+
+def test_a_page_takes_as_long_as_the_last_time_or_by_its_code(tmp_path):
+    cell = "```{code-cell} python\n" + "x" * 2000 + "\n```"
+    new = tmp_path / "new.md"
+    new.write_text(f"{'Words ' * 1000}\n\n{cell}\n")
+    for seconds in (70, 50):
+        keep(tmp_path / f"execution-{seconds}", "old.md", seconds)
+    os.utime(tmp_path / "execution-70", (1, 1))
+    expected = expected_seconds(["old.md", str(new)], tmp_path.glob("execution-*"))
+    assert expected["old.md"] == 50
+    guessed = SECONDS_PER_THOUSAND * len(cell) / 1000
+    assert expected[str(new)] == pytest.approx(guessed)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        ([5], "1 page to execute, about 1 minute"),
+        (
+            [61] * AT_ONCE,
+            f"{AT_ONCE} page{'s' * (AT_ONCE > 1)} to execute, about 2 minutes",
+        ),
+        ([200, 1, 1], "3 pages to execute, about 4 minutes"),
+    ],
+)
+def test_what_is_to_come_is_said_in_pages_and_minutes(seconds, said):
+    assert announcement(seconds) == said
 
 
 def test_ctrl_c_ends_the_build_and_its_kernels(tmp_path):
@@ -150,13 +218,19 @@ def test_ctrl_c_ends_the_build_and_its_kernels(tmp_path):
     # A test run in the background of a shell ignores Ctrl-C, and its children would, too.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        building = subprocess.Popen(BUILD, cwd=tmp_path, stderr=subprocess.PIPE)
+        building = subprocess.Popen(
+            BUILD, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
     finally:
         signal.signal(signal.SIGINT, before)
     with building as process:
         while not all(file.exists() and file.read_text() for file in files):
             assert process.poll() is None
             time.sleep(0.1)
+        # Said before the work, also to a pipe.
+        assert b"to execute, about 1 minute\n" in os.read(
+            process.stdout.fileno(), 10**6
+        )
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=300)
     assert process.returncode != 0

@@ -3,7 +3,7 @@
 import pytest
 from bs4 import BeautifulSoup
 from claims import _strip, background
-from claims_page import room, strip
+from claims_page import is_identity, room, strip
 from docutils import nodes
 
 from tests.book.building import build
@@ -30,6 +30,22 @@ def test_room_is_the_distance_to_the_nearer_bound_in_half_widths(claim, wanted):
 def test_what_has_no_bound_on_a_side_or_no_end_is_not_drawn():
     assert strip(record(7, 7, 7)) == ""
     assert strip(record(100, 900, None, above=10)) == ""
+
+
+@pytest.mark.parametrize(
+    ("claim", "wanted"),
+    [
+        (record(7, 7, 7), True),  # equal to something
+        (record(0, 0, 0, below=1e-6), True),
+        (record(0, 0, 0, below=5), False),  # a count
+        (record(0, 0, 0, above=-0.1, below=0.1), False),
+        (record(1e-7, 1e-7, 1e-7, below=1e-6), False),
+        (record(1, 2, None, below=5), False),
+    ],
+)
+def test_what_is_equal_has_no_room_and_is_no_close_call(claim, wanted):
+    assert is_identity(claim) is wanted
+    assert ("data-room" in strip(claim)) is not (wanted or None in claim["range"])
 
 
 def test_a_strip_shows_interval_value_bound_and_allowed_side():
@@ -140,6 +156,14 @@ def test_a_line_that_came_in_two_pieces_leaves_no_empty_box():
     cell = nodes.container("", nodes.container(), nodes.container("", *blocks))
     assert _strip(cell) == ["k"]
     assert len(cell) == 1
+
+
+def test_the_claims_of_a_page_are_folded_under_its_title(page):
+    (section,) = page.select("details.claims-of")
+    assert section.summary.text == "A page 3 claims"
+    assert section.has_attr("open")  # without scripts
+    assert len(section.select("table.claims tbody tr")) == 3
+    assert not page.select(".claims-wrong")
 
 
 def test_a_row_says_what_was_found_and_where_it_was_checked(page):

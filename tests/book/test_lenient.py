@@ -28,7 +28,7 @@ def book(folder, cells, text="", more=""):
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """A book with a failed claim and a doubt: what its readers' and its strict builds say, in order."""
-    folder = tmp_path_factory.mktemp("lenient")
+    folder = tmp_path_factory.mktemp("a reader's ü book")
     book(folder, [CLAIMS, DOUBT], TEXT)
     calls = [(), (), ("STRICT=1",), ()]
     return folder, [make_book(folder, *settings) for settings in calls]
@@ -77,6 +77,21 @@ def test_its_cell_keeps_the_line_that_was_printed(pages):
     assert "claim bad: 2.3" in cell.select_one(".cell_output").text
     assert "it does not hold with these settings" in cell.text
     assert "claim good:" not in cell.select_one(".cell_output").text
+
+
+def test_it_stands_first_on_the_page_of_claims(pages):
+    title, box = (
+        pages[1].select_one("article section").find_all(True, recursive=False)[:2]
+    )
+    assert title.name == "h1"
+    assert "Does not hold in this build" in box.select_one(".admonition-title").text
+    claim, doubt = box.select("tbody tr")
+    assert claim["id"] == "claim-bad"
+    assert "It is more than four." in claim.text
+    assert claim.strong.find_next("strong").text == "does not hold here"
+    assert "made elsewhere." in doubt.text
+    assert "It differs by 0.02." in doubt.text
+    assert [row["id"] for row in pages[1].select("details tbody tr")] == ["claim-good"]
 
 
 def test_a_book_that_holds_is_built_once_for_readers_and_strictly(tmp_path):

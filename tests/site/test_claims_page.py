@@ -21,8 +21,22 @@ def shown(page):
     return page.locator("table.claims tbody tr:visible")
 
 
+def every(page):
+    return page.locator("table.claims tbody tr")
+
+
+def test_the_page_opens_short_with_a_line_for_each_chapter(page):
+    assert shown(page).count() == 0
+    lines = page.locator("details.claims-of > summary:visible")
+    assert lines.count() > 15
+    assert page.locator("article").bounding_box()["height"] < 3000
+    lines.first.click()
+    first = page.locator("details.claims-of").first.locator("tbody tr")
+    assert shown(page).count() == first.count() > 0
+
+
 def test_words_find_the_claims_that_hold_all_of_them(page):
-    everything = shown(page).count()
+    everything = every(page).count()
     page.get_by_label("Find").fill("Gauntlet discount")
     found = [text.lower() for text in shown(page).all_inner_texts()]
     assert 0 < len(found) < everything
@@ -30,24 +44,55 @@ def test_words_find_the_claims_that_hold_all_of_them(page):
     assert page.locator(".claims-controls output").inner_text() == (
         f"{len(found)} of {everything} claims"
     )
+    page.get_by_label("Find").fill("a")
+    assert shown(page).count() > len(found)
     page.get_by_label("Find").fill("")
-    assert shown(page).count() == everything
+    assert page.locator(".claims-controls output").inner_text() == (
+        f"{everything} of {everything} claims"
+    )
+    assert shown(page).count() == 0
+
+
+def test_a_chapter_shows_its_claims_alone(page):
+    section = page.locator("details.claims-of").nth(2)
+    title = section.locator("summary span").inner_text()
+    page.get_by_label("Page").select_option(title)
+    assert shown(page).count() == section.locator("tbody tr").count() > 0
+    assert set(shown(page).locator(".checked-in").all_inner_texts()) == {title}
+    page.get_by_label("Order").select_option("room")
+    assert set(shown(page).locator(".checked-in").all_inner_texts()) == {title}
 
 
 def test_the_least_room_comes_first_and_the_books_order_comes_back(page):
-    before = shown(page).evaluate_all("rows => rows.map(row => row.id)")
+    before = every(page).evaluate_all("rows => rows.map(row => row.id)")
     page.get_by_label("Order").select_option("room")
+    assert shown(page).count() == len(before)
     room = page.locator("table.claims [data-room]").evaluate_all(
         "strips => strips.map(strip => Number(strip.dataset.room))"
     )
     assert room == sorted(room)
     assert room[0] < room[-1]
+    # What is equal by computation has no room: it comes after every close call.
+    has_room = every(page).evaluate_all(
+        "rows => rows.map(row => Boolean(row.querySelector('[data-room]')))"
+    )
+    assert has_room == sorted(has_room, reverse=True)
+    assert not all(has_room)
     page.get_by_label("Order").select_option("place")
-    assert shown(page).evaluate_all("rows => rows.map(row => row.id)") == before
+    assert every(page).evaluate_all("rows => rows.map(row => row.id)") == before
+
+
+def test_whoever_comes_for_a_claim_finds_it_open(page, site):
+    page.goto("about:blank")
+    page.goto((site / "chapters/claims.html").as_uri() + "#claim-runs-lead")
+    row = page.locator("tr#claim-runs-lead")
+    row.wait_for(state="visible")
+    assert 0 <= row.bounding_box()["y"] < page.viewport_size["height"]
 
 
 def test_a_row_leads_to_its_cell_and_opens_it(page):
     row = page.locator("tr#claim-runs-lead")
+    page.get_by_label("Find").fill("runs")
     row.locator("a.checked-in").click()
     place = page.locator("#checked-runs-lead")
     assert page.url.endswith("linucb.html#checked-runs-lead")

@@ -102,6 +102,8 @@ def claim(
     mean, low, high, interval = value, value, value, ""
     if isinstance(value, Estimate):
         mean, low, high = value.mean, value.low, value.high
+    fmt = _apart(fmt, (low, above), (high, below))
+    if isinstance(value, Estimate):
         interval = f"{low:{fmt}} to {high:{fmt}}".replace("inf", "∞")
     held = " and ".join(f"{name} {bound:{fmt}}" for name, bound in bounds.items())
     seeds = [] if seeds is None else [int(seed) for seed in seeds]
@@ -133,6 +135,16 @@ def claim(
         "below": None if below is None else float(below),
     }
     _glue(f"{RECORD_PREFIX}{key}", record)
+
+
+def _apart(fmt: str, *ends: tuple[float, float | None]) -> str:
+    """Add digits to a format until no bound reads like the number that must keep it."""
+    head, point, tail = fmt.partition(".")
+    more = range(int(tail[:-1]), 9) if point else ()
+    for longer in (fmt, *(f"{head}.{digits}{tail[-1]}" for digits in more)):
+        if all(end is None or f"{x:{longer}}" != f"{end:{longer}}" for x, end in ends):
+            return longer
+    return fmt
 
 
 def _unbound(
