@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
@@ -140,3 +143,8 @@ def test_tiles_show_every_number_of_a_table_and_shade_it(ax):
     opacity = ax.collections[0].get_facecolors()[:, 3]
     shades = [0.104, 1, 0, 0.5]
     assert opacity == pytest.approx(128 / 255 * np.array(shades), abs=0.005)
+
+
+def test_only_tiles_wait_for_seaborn():
+    code = "import sys; from zoolib import plots; plots.use_style(); assert 'seaborn' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

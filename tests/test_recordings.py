@@ -335,3 +335,17 @@ def test_the_books_records_name_their_commit_and_a_chapter_reads_each(path):
     pages = [page.read_text() for page in (ROOT / "chapters").glob("*.md")]
     name = path.stem.rstrip("0123456789")  # the page makes names with numbers
     assert any("recorded_experiment(" in page and name in page for page in pages)
+
+
+def test_a_replay_makes_no_features(path, monkeypatch):
+    """They would be made anew at each change of the catalogue, and nobody looks at them."""
+    play = partial(
+        recorded_experiment, path, players(), SEEDS, N_STEPS, churn=Churn(10), begin=0
+    )
+    played = play()
+
+    def refuse(*_, **__):
+        raise AssertionError("made")
+
+    monkeypatch.setattr(FeatureEngineer, "__init__", refuse)
+    np.testing.assert_array_equal(play().arm, played.arm)

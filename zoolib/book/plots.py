@@ -17,7 +17,6 @@ from zoolib._support.extras import needed_by
 
 with needed_by(__name__):
     import matplotlib as mpl
-    import seaborn as sns
     from matplotlib.axes import Axes
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -121,6 +120,9 @@ def tiles(ax: Axes, table: pd.DataFrame, low: float, high: float) -> None:
     low, high : float
         Between them shades grow; below and above they do not.
     """
+    with needed_by(f"{__name__}.tiles"):
+        import seaborn as sns  # here, since loading it takes as long as Matplotlib itself
+
     shade = LinearSegmentedColormap.from_list(
         "tiles", [LIGHT["blue"] + opacity for opacity in ("00", "80")]
     )

@@ -151,7 +151,8 @@ class Arena:
 
     def _read_catalogue(self) -> None:
         self.category = np.stack([world.category_of_product for world in self.worlds])
-        self.features = self.make_features(self.worlds)
+        if self.players:  # a replay needs no features
+            self.features = self.make_features(self.worlds)
         self._read_truth()
 
     def _read_truth(self) -> None:

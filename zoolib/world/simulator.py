@@ -256,14 +256,16 @@ class ZooplusSimulator:
         """
         n = max(1, round(as_rate("share", share) * self.n_products))
         shelves = np.sort(self.rng.choice(self.n_products, size=n, replace=False))
-        # A new table, so that tables returned earlier do not change.
-        self.products = self.products.copy()
-        categories = self.rng.choice(self.categories, size=n)
-        self.products.loc[shelves, "category"] = categories
+        # A new table and new codes: those handed out earlier do not change.
+        codes = self.category_of_product.copy()
+        names = self.products["category"].array.copy()
+        codes[shelves] = drawn = self.rng.choice(len(self.categories), size=n)
+        names[shelves] = np.take(self.categories, drawn)
+        self.products, self.category_of_product = self.products.copy(), codes
+        self.products["category"] = names
         if self.rich:
             qualities = self.rng.random((n, len(QUALITIES)))
             self.products.loc[shelves, list(QUALITIES)] = qualities
-        self.category_of_product = _codes(self.products["category"], self.categories)
         return shelves
 
     def apply_shock(self, shock: MarketShock) -> None:
