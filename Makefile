@@ -127,8 +127,9 @@ bench: $(PEERS_READY)
 # Plays what is missing in the records of the chapters, sweeps and long runs; if stopped, the next call goes on.
 SWEPT := static-recommender linucb neural-bandits practice large production sessions experiments choosing-alpha digits neural-ucb-paper
 sweeps: $(READY)
-	@for chapter in $(SWEPT); do \
-		$(BIN)/jupytext --to py:percent -o - chapters/$$chapter.md | MPLBACKEND=agg TQDM_DISABLE= $(BIN)/python - || exit 1; \
+	@mkdir -p _build/sweeps && for chapter in $(SWEPT); do \
+		$(BIN)/jupytext -q --to py:percent -o _build/sweeps/$$chapter.py chapters/$$chapter.md && \
+		ZOOLIB_LENIENT=0 MPLBACKEND=agg TQDM_DISABLE= $(BIN)/python _build/sweeps/$$chapter.py || exit 1; \
 	done
 
 # The lock for all platforms and Pythons; needs uv. What is pinned stays pinned where it still fits, unless

@@ -16,11 +16,15 @@ from zoolib import (
     LinUCBAgent,
     RandomAgent,
     RecordedRuns,
+    SessionSimulator,
     ZooplusSimulator,
     recorded_experiment,
     run_experiment,
 )
+from zoolib._support.described import described
 from zoolib._support.state import from_bytes, to_bytes
+from zoolib._support.strictness import SWITCH
+from zoolib.experiments import recordings
 
 SEEDS, N_STEPS, SHOCKS = (4, 1, 2), 120, {50: SHOCK_1, 90: SHOCK_2}
 ARRAYS = ("user", "persona", "reward", "expected_reward", "optimal_reward")
@@ -287,26 +291,252 @@ def test_what_makes_worlds_and_features_has_a_name(name, path):
     assert not path.exists()
 
 
+PAGE = """
+import numpy as np
+from functools import partial
+from zoolib.monitoring import at_most
+
+N, RATES, POLICIES = 3, np.array([0.5, 0.25]), {"flat": lambda x: x, "square": lambda x: x**2}
+BEST = at_most(0.05)
+
+def scale(by):
+    return lambda x: by * x
+
+twice = scale(2)
+
+class Shop:
+    markup = 1.5
+
+    @staticmethod
+    def price(x):
+        return 2 * x
+
+def total(start, policy="square", step=N):
+    \'\'\'Add some numbers.\'\'\'
+    found = [POLICIES[policy](RATES).sum() + Shop.price(start) for _ in range(N)]
+    for number in found:
+        start += twice(number)
+        start += 1
+    assert BEST
+    return {"total": start, "found": np.array(found)}
+"""
+
+
+def page_of(folder, source=PAGE):
+    """Run a page; return its names."""
+    place = folder / f"page{len([*folder.glob('page*.py')])}.py"
+    place.write_text(source)
+    names = {"__name__": "__main__"}
+    exec(compile(source, place, "exec"), names)
+    return names
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The runs that are made from now on."""
+    runs = []
+    monkeypatch.setattr(recordings, "current_commit", lambda: runs.append(1) or "none")
+    return runs
+
+
 @pytest.mark.parametrize("name", ["runs.json", "runs.json.xz"])
-def test_what_was_run_once_is_read_from_then_on(tmp_path, name):
-    results = iter([np.arange(6).reshape(2, 3), {"right": np.array([0.5])}])
-    recorded = RecordedRuns(tmp_path / name)
-    assert recorded("table", lambda: next(results)) == [[0, 1, 2], [3, 4, 5]]
-    assert recorded("named", lambda: next(results)) == {"right": [0.5]}
-    for again in (recorded, RecordedRuns(tmp_path / name)):
-        assert again("table", lambda: next(results)) == [[0, 1, 2], [3, 4, 5]]
-        assert again("named", lambda: next(results)) == {"right": [0.5]}
-    assert [path.name for path in tmp_path.iterdir()] == [name]
+def test_what_was_run_once_is_read_from_then_on(tmp_path, name, made):
+    total, path = page_of(tmp_path)["total"], tmp_path / name
+    recorded = RecordedRuns(path)
+    first = recorded(total, start=1)
+    assert first == {"total": 17.875, "found": [2.3125] * 3}
+    assert recorded(total, start=1, policy="flat")["found"] == [2.75] * 3
+    for again in (recorded, RecordedRuns(path)):
+        assert again(total, start=np.int64(1)) == first
+        assert again(total, policy="flat", start=1)["found"] == [2.75] * 3
+    assert len(made) == 2
+    assert {one.name for one in tmp_path.iterdir()} == {name, "page0.py"}
+
+
+def test_a_changed_setting_is_another_run(tmp_path, made):
+    """With a string for a key it returned the old numbers."""
+    total, recorded = page_of(tmp_path)["total"], RecordedRuns(tmp_path / "runs.json")
+    settings = ({"start": 1}, {"start": 2}, {"start": 1, "step": (1, 2)})
+    results = [recorded(total, **one) for one in settings]
+    assert results[0] != results[1]
+    assert len(made) == 3
+    runs = json.loads(recorded.path.read_text())
+    assert [*runs] == [
+        "total(start=1)",
+        "total(start=2)",
+        "total(start=1, step=[1, 2])",
+    ]
+    assert [*runs["total(start=1)"]] == ["commit", "seconds", "does", "result"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("start += 1", "start += 2"),  # a literal
+        ("        start += 1", "    start += 1"),  # only the indent
+        ("POLICIES = 3,", "POLICIES = 4,"),  # a constant
+        ("[0.5, 0.25]", "[0.5, 0.5]"),
+        ("x**2", "x**3"),  # a function in a dictionary
+        ("scale(2)", "scale(3)"),  # what a function took along
+        ("return lambda x: by * x", "return lambda x: by + x"),
+        ("markup = 1.5", "markup = 1.25"),  # of a class
+        ("return 2 * x", "return 3 * x"),
+        ("at_most(0.05)", "at_most(0.06)"),  # what a library's function took along
+    ],
+)
+def test_a_changed_page_never_gets_the_old_result(
+    old, new, tmp_path, made, monkeypatch
+):
+    recorded = RecordedRuns(tmp_path / "runs.json")
+    first = recorded(page_of(tmp_path)["total"], start=1)
+    changed = PAGE.replace(old, new)
+    assert changed != PAGE
+    left, total = recorded.path.read_bytes(), page_of(tmp_path, changed)["total"]
+    words = (
+        r"path must name a record of what total does: .*runs.json.* total\(start=1\)"
+    )
+    with pytest.raises(ValueError, match=words):
+        recorded(total, start=1)
+    assert len(made) == 1
+    assert recorded.path.read_bytes() == left
+    monkeypatch.setenv(SWITCH, "1")
+    again = recorded(total, start=1)
+    assert len(made) == 2
+    assert again == json.loads(json.dumps(total(start=1), default=np.ndarray.tolist))
+    assert again != first or old in ("markup = 1.5", "at_most(0.05)")
+
+
+def test_layout_and_comments_change_nothing(tmp_path, made):
+    recorded = RecordedRuns(tmp_path / "runs.json")
+    first = recorded(page_of(tmp_path)["total"], start=1)
+    spaced = PAGE.replace("Add some numbers.", "Another text.").replace(
+        "return {", "return {  # a comment\n            "
+    )
+    again = page_of(tmp_path, f"import math\n{spaced.replace('step=N):', 'step=N,):')}")
+    assert recorded(again["total"], start=1) == first
+    assert len(made) == 1
+
+
+def needs(rng):
+    def draw(n):
+        return rng.random(n)
+
+    return draw
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "error", "words"),
+    [
+        (lambda: 1, {}, TypeError, "make must be a function with a name, from a def"),
+        (partial(needs, 1), {}, TypeError, "make must be a function with a name"),
+        (
+            needs,
+            {"rng": np.random.default_rng()},
+            TypeError,
+            "setting 'rng' must be pl",
+        ),
+        (
+            needs(object()),
+            {"n": 1},
+            TypeError,
+            "rng, which .*draw reads, must be plain",
+        ),
+        (eval("lambda: 1"), {}, TypeError, "make must be a function with a name"),
+    ],
+)
+def test_what_cannot_be_described_is_refused(make, settings, error, words, tmp_path):
+    with pytest.raises(error, match=words):
+        RecordedRuns(tmp_path / "runs.json")(make, **settings)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_function_without_source_is_refused(tmp_path):
+    names = {"__name__": "__main__"}
+    exec("def f(): return 1", names)
+    with pytest.raises(TypeError, match="f must come from a file or a notebook"):
+        RecordedRuns(tmp_path / "runs.json")(names["f"])
+
+
+def of_any_kind(value):
+    return value
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (RandomAgent(50, n_worlds=3), RandomAgent(50, n_worlds=4)),
+        (SHOCK_1, SHOCK_2),
+        (range(3), range(4)),
+        ({1, 2}, {1, 3}),
+        (np.arange(9.0), np.arange(9.0) + 1e-3),
+        (partial(rich_world, seed=1), partial(rich_world, seed=2)),
+        (ZooplusSimulator(seed=1).restock, ZooplusSimulator(seed=2).restock),
+        (SessionSimulator(seed=1).process(), SessionSimulator(seed=2).process()),
+        (rich_world, with_pairs),
+        (np, pytest),
+        (ZooplusSimulator, FeatureEngineer),
+    ],
+)
+def test_settings_are_described(one, other):
+    texts = [described("it", value) for value in (one, one, other)]
+    assert texts[0] == texts[1] != texts[2]
+    assert "0x" not in texts[0]
+
+
+def test_the_last_digits_of_what_was_computed_do_not_matter():
+    one = np.sqrt(np.arange(50))
+    assert described("it", one) == described("it", one * (1 + 1e-14))
+    assert described("it", 0.1 + 0.2) == described("it", 0.3) == "0.3"
 
 
 def test_what_no_record_holds_leaves_it_as_it_was(tmp_path):
     recorded = RecordedRuns(tmp_path / "runs.json")
-    recorded("number", lambda: 1)
+    recorded(of_any_kind, value=1)
     before = recorded.path.read_bytes()
     with pytest.raises(TypeError):
-        recorded("object", object)
+        recorded(with_pairs, worlds=ZooplusSimulator())
     assert recorded.path.read_bytes() == before
-    assert RecordedRuns(recorded.path)("object", lambda: 2) == 2
+    assert RecordedRuns(recorded.path)(of_any_kind, value=2) == 2
+
+
+@pytest.mark.parametrize("name", ["runs.json", "runs.json.xz"])
+@pytest.mark.parametrize("lenient", ["0", "1"])
+def test_half_a_record_of_results_is_refused(name, lenient, tmp_path, monkeypatch):
+    RecordedRuns(tmp_path / name)(of_any_kind, value="a" * 200)
+    half = (tmp_path / name).read_bytes()[:-40]
+    (tmp_path / name).write_bytes(half)
+    monkeypatch.setenv(SWITCH, lenient)
+    with pytest.raises(
+        ValueError, match=r"got .*runs\.json.*, which is damaged .*restore"
+    ):
+        RecordedRuns(tmp_path / name)
+    assert (tmp_path / name).read_bytes() == half
+    assert [one.name for one in tmp_path.iterdir()] == [name]
+
+
+def test_what_a_reader_runs_never_enters_the_librarys_records(
+    tmp_path, made, monkeypatch, capsys
+):
+    monkeypatch.setattr(recordings, "OURS", tmp_path / "ours")
+    paths = [tmp_path / "ours/runs.json", tmp_path / "runs.json"]
+    paths[0].parent.mkdir()
+    for path in paths:
+        RecordedRuns(path)(of_any_kind, value=1)
+    left = paths[0].read_bytes()
+    assert left == paths[1].read_bytes()
+    capsys.readouterr()
+    monkeypatch.setenv(SWITCH, "1")
+    for path in paths:
+        recorded = RecordedRuns(path)
+        assert [recorded(of_any_kind, value=n) for n in (1, 2, 2)] == [1, 2, 2]
+    assert len(made) == 4
+    assert paths[0].read_bytes() == left
+    assert len(paths[1].read_bytes()) > len(left)
+    said = capsys.readouterr().out.splitlines()
+    assert (
+        said
+        == ["runs.json: of_any_kind(value=2) is played here, for the first time"] * 2
+    )
 
 
 CHOICES = sorted(set(RECORDS.glob("*.xz")) - set(RECORDS.glob("*.json.xz")))

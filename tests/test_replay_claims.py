@@ -51,7 +51,10 @@ from zoolib import RandomAgent, RecordedRuns, recorded_experiment
 agents = {"random": RandomAgent(50, n_worlds=3)}
 run = recorded_experiment("kept.xz", {"b": agents["random"]}, SEEDS, 10, by="arm", live=agents)
 assert run.agents == ("random", "b")
-result = RecordedRuns("kept.json")("sum", lambda: {"of": sum(SEEDS)})
+def add_up():
+    return {"of": sum(SEEDS)}
+
+result = RecordedRuns("kept.json")(add_up)
 claim("anew", "A result is computed.", result["of"], above=1500, fmt="d", seeds=SEEDS)
 claim("again", "Recorded agents play.", sum(run.seeds), above=1500, fmt="d", seeds=SEEDS)
 ```

@@ -10,18 +10,23 @@ import json
 import lzma
 import os
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zoolib._support.checks import as_one_of, as_probability, as_size
+from zoolib._support.described import MARK, described
 from zoolib._support.files import write_whole
 from zoolib._support.state import from_bytes, to_bytes
+from zoolib._support.strictness import is_lenient
 from zoolib.agents import Agent
 from zoolib.experiments.arena import Arena, run_experiment
 from zoolib.experiments.history import History
@@ -118,14 +123,19 @@ def recorded_experiment(
     return history
 
 
+# The library's own records, to which what a reader plays is not added.
+OURS = Path(__file__).resolve().parents[1] / "book/records"
 SHORT = (",", ":")  # JSON without blanks
 
 
 class RecordedRuns:
-    """A file of results by key; missing results are computed and written to it.
+    """A file of results of functions; missing results are computed and written to it.
 
-    A result may be anything that JSON can hold: numbers, lists, dictionaries; arrays become lists. The file
-    stores each with the commit at which it was made. Nothing verifies it here: pages rerun a part and compare.
+    A result is known by what was asked, the function's name and its settings, and by what the function does:
+    its code and what it reads from the page around it, other functions of the page and data. A result may be
+    anything that JSON can hold: numbers, lists, dictionaries; arrays become lists. The file stores each with
+    the commit at which it was made and the seconds of processor time that it took. Nothing verifies it here:
+    pages rerun a part and compare.
 
     Parameters
     ----------
@@ -136,7 +146,9 @@ class RecordedRuns:
     --------
     >>> from tempfile import mkdtemp
     >>> recorded = RecordedRuns(Path(mkdtemp()) / "squares.json")
-    >>> recorded("first three", lambda: np.arange(3) ** 2)
+    >>> def squares(n):
+    ...     return np.arange(n) ** 2
+    >>> recorded(squares, n=3)
     [0, 1, 4]
     """
 
@@ -144,23 +156,97 @@ class RecordedRuns:
         self.path, self._runs = Path(path), {}
         self._packed = self.path.suffix == ".xz"
         if self.path.exists():
-            blob = self.path.read_bytes()
-            self._runs = json.loads(lzma.decompress(blob) if self._packed else blob)
+            self._runs = self._read()
 
-    def __call__(self, key: str, make: Callable[[], object]) -> Any:
-        """Return the result of this key, as JSON holds it; call `make` if there is none."""
-        if key not in self._runs:
-            run = {"commit": current_commit(), "result": make()}
-            text = json.dumps(run, default=np.ndarray.tolist)
-            self._runs[key] = json.loads(text)
-            lines = (
-                f"{json.dumps(k)}:{json.dumps(run, separators=SHORT)}"
-                for k, run in self._runs.items()
+    def __call__(self, make: Callable[..., object], /, **settings: object) -> Any:
+        """Return what a function returns for these settings, as JSON holds it; call it if that is not recorded.
+
+        Parameters
+        ----------
+        make : function
+            Of a page or of the library, with a name. What it reads from the page must be modules,
+            functions and plain data; anything else is passed as a setting.
+        **settings
+            Its arguments: what JSON can hold, tuples, ranges, arrays, functions, and objects such as
+            agents, whose repr says everything.
+
+        Raises
+        ------
+        TypeError
+            If a setting, or something that the function reads, cannot be described.
+        ValueError
+            If the result on record is that of a function that did something else, unless the environment
+            sets ``ZOOLIB_LENIENT=1``: then it is called, and the library's own records stay as they are.
+        """
+        key, does = _asked(make, settings)
+        run = self._runs.get(key)
+        if run and run["does"] == does:
+            return run["result"]
+        if run and not is_lenient():
+            raise ValueError(
+                f"path must name a record of what {make.__name__} does: in {str(self.path)!r} {key} was "
+                "made by other code or other data that it reads; delete it to make it anew"
             )
-            blob = ("{\n" + ",\n".join(lines) + "\n}\n").encode()
-            blob = lzma.compress(blob) if self._packed else blob
-            write_whole(self.path, lambda file: file.write(blob))
+        if is_lenient():
+            print(f"{self.path.name}: {key} is played here, {self._duration(make)}")
+        begun = time.process_time()
+        result = make(**settings)
+        took = round(time.process_time() - begun, 1)
+        run = {"commit": current_commit(), "seconds": took, "does": does}
+        text = json.dumps(run | {"result": result}, default=np.ndarray.tolist)
+        self._runs[key] = json.loads(text)
+        if not (is_lenient() and self.path.resolve().parent == OURS):
+            self._write()
         return self._runs[key]["result"]
+
+    def _duration(self, make: Callable[..., object]) -> str:
+        """Say how long the function took before."""
+        runs = {key: run["seconds"] for key, run in self._runs.items()}
+        took = [
+            s for key, s in runs.items() if s and key.startswith(f"{make.__name__}(")
+        ]
+        return (
+            f"which takes about {np.median(took):.0f} seconds"
+            if took
+            else "for the first time"
+        )
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        try:
+            blob = self.path.read_bytes()
+            return json.loads(lzma.decompress(blob) if self._packed else blob)
+        except (lzma.LZMAError, EOFError, ValueError) as error:
+            raise damaged(self.path, error) from error
+
+    def _write(self) -> None:
+        lines = (
+            f"{json.dumps(key)}:{json.dumps(run, separators=SHORT)}"
+            for key, run in self._runs.items()
+        )
+        blob = ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+        blob = lzma.compress(blob) if self._packed else blob
+        write_whole(self.path, lambda file: file.write(blob))
+
+
+def _asked(make: Callable[..., object], settings: dict[str, object]) -> tuple[str, str]:
+    """Return what is asked for, as one reads it, and a digest of all that the answer depends on."""
+    if not isinstance(make, FunctionType) or make.__name__ == "<lambda>":
+        raise TypeError(
+            f"make must be a function with a name, from a def: got {make!r}"
+        )
+    names = sorted(settings)
+    texts = [f"{one}={described(f'setting {one!r}', settings[one])}" for one in names]
+    key = f"{make.__name__}({', '.join(texts)})"
+    depends_on = f"{described('make', make)} {key}"
+    return MARK.sub("", key), sha256(depends_on.encode()).hexdigest()[:12]
+
+
+def damaged(path: Path, error: Exception) -> ValueError:
+    """Return the error for a file that is no record, or only a part of one."""
+    return ValueError(
+        f"path must name a record: got {str(path)!r}, which is damaged ({error}); restore it, or delete it "
+        "and run make sweeps"
+    )
 
 
 def current_commit() -> str:

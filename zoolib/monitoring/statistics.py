@@ -55,7 +55,7 @@ def at_least(share: ArrayLike) -> Statistic:
     The exact one-sided binomial test on sums from `rates` or `counts`; its level is at most the stated one.
     The promise `share` lies in [0, 1]: one number, or one for each of the cells, shape (S,).
     """
-    return _promise(share, stats.binom.cdf)
+    return _promise(share, lambda k, n, p: stats.binom.cdf(k, n, p))
 
 
 def at_most(share: ArrayLike) -> Statistic:

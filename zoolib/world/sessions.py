@@ -119,6 +119,11 @@ class SessionSimulator:
         self.reseed(self._seeds)
         self.reset()
 
+    def __repr__(self) -> str:
+        seed = self._seeds[0] if self.n_worlds is None else self._seeds
+        options = f"carry_over={self.carry_over}, hidden={self.hidden}"
+        return f"SessionSimulator({self.n_products}, seed={seed}, {options})"
+
     @property
     def over(self) -> NDArray[np.bool_]:
         """Whether the session is over, and the next step a reset; shape () or (W,)."""

@@ -1,0 +1,181 @@
+"""Texts by which a record knows what was asked: of settings, and of functions and classes by what they do."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import dis
+import inspect
+import linecache
+import re
+import sys
+from collections.abc import Mapping
+from functools import cache, partial
+from hashlib import sha256
+from types import CodeType, FunctionType, MethodType, ModuleType
+
+import numpy as np
+
+# What a text says of what a function does; without these marks it says only what was asked.
+MARK = re.compile(r"#[0-9a-f]{12}")
+DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def described(name: str, value: object, within: tuple[object, ...] = ()) -> str:
+    """Return a text that differs if the value does, the same in every process and on every processor.
+
+    Functions and classes of packages are known by name. Others, such as those of a page, carry a mark that
+    stands for their code, without comments, docstrings and layout, and for all that this reads: other
+    such functions, and data. Floating-point numbers count to nine digits, arrays of them in single precision.
+
+    Parameters
+    ----------
+    name : str
+        What the value is, for errors.
+    value : object
+        Plain data, a callable, or an object whose repr says everything.
+    within : tuple of object
+        The functions and classes in whose description this stands: a recursion ends there.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        exact = value.dtype.kind != "f" or value.dtype.itemsize < 8
+        numbers = value if exact else value.astype(np.float32)
+        return f"array {value.shape} {_digest(numbers.tobytes())}"
+    parts = partial(_described, name, within)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(parts(value))}]"
+    if isinstance(value, set | frozenset):
+        return f"{{{', '.join(sorted(parts(value)))}}}"
+    if isinstance(value, Mapping):
+        pairs = zip(parts(value), parts(value.values()), strict=True)
+        return f"{{{', '.join(map(': '.join, pairs))}}}"
+    if isinstance(value, partial):
+        (call,) = parts([value.func])
+        given = [*parts(value.args)]
+        named = zip(value.keywords, parts(value.keywords.values()), strict=True)
+        given += map("=".join, named)
+        return f"{call}({', '.join(given)})"
+    if isinstance(value, MethodType):
+        return ".".join(parts([value.__self__, value.__func__]))
+    if isinstance(value, ModuleType):
+        return value.__name__
+    value = inspect.unwrap(value) if callable(value) else value
+    if isinstance(value, FunctionType | type):
+        return value.__qualname__ + _mark(name, value, within)
+    text, mark = repr(value), _mark(name, type(value), within)
+    if not re.search(r" at 0x|\.\.\.|<array ", text):
+        return text + mark
+    if dataclasses.is_dataclass(value):
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        return f"{type(value).__qualname__}{mark}({described(name, fields, within)})"
+    raise TypeError(
+        f"{name} must be plain data, a function, or an object whose repr says all: got {text:.80}; "
+        "pass a setting from which the function makes it"
+    )
+
+
+def _described(name: str, within: tuple[object, ...], values: object) -> list[str]:
+    return [described(name, value, within) for value in values]
+
+
+def _digest(content: bytes) -> str:
+    return sha256(content).hexdigest()[:12]
+
+
+def _mark(name: str, made: FunctionType | type, within: tuple[object, ...]) -> str:
+    """Return the mark of what a function or class does; nothing if it comes from a package."""
+    if made in within:
+        return ""
+    if _is_of_package(made.__module__):  # of a function, what it took along
+        cells = getattr(made, "__closure__", None) or ()
+        texts = _described(name, within, (cell.cell_contents for cell in cells))
+        return f"({', '.join(texts)})" if texts else ""
+    within = (*within, made)
+    if isinstance(made, FunctionType):
+        reads = {"code": _code(made.__code__)} | _read(made)
+    else:
+        reads = {"bases": made.__bases__}
+        reads["fields"] = list(getattr(made, "__dataclass_fields__", ()))
+        reads |= {
+            key: _member(one) for key, one in vars(made).items() if _is_own(key, one)
+        }
+    what = f"{{}}, which {made.__qualname__} reads,"
+    texts = [f"{k}={described(what.format(k), v, within)}" for k, v in reads.items()]
+    return f"#{_digest(repr(sorted(texts)).encode())}"
+
+
+def _is_of_package(module: str) -> bool:
+    root = module.partition(".")[0]
+    if root == "__main__":  # whose file may be the kernel's
+        return False
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    known = root == "zoolib" or root in sys.stdlib_module_names
+    return known or bool(re.search("(site|dist)-packages", file))
+
+
+def _member(one: object) -> object:
+    return getattr(one, "__func__", getattr(one, "fget", one))
+
+
+def _is_own(key: str, one: object) -> bool:
+    """Whether a class got this from whoever wrote it."""
+    if isinstance(one, FunctionType):
+        return one.__code__.co_filename != "<string>" and "__annotate" not in key
+    return not key.startswith(("__", "_abc_"))
+
+
+def _read(function: FunctionType) -> dict[str, object]:
+    """Return what a function finds outside itself: defaults, variables of functions around it, globals."""
+    code, around = function.__code__, function.__closure__ or ()
+    reads = {"defaults": function.__defaults__, "named": function.__kwdefaults__}
+    names = _names(code)
+    reads |= {n: of for n, of in function.__globals__.items() if n in names}
+    cells = dict(zip(code.co_freevars, around, strict=True))
+    cells.pop("__class__", None)  # for `super`
+    return reads | {name: cell.cell_contents for name, cell in cells.items()}
+
+
+@cache
+def _names(code: CodeType) -> set[str]:
+    """Return the globals that code reads, and the code inside it."""
+    loads = dis.get_instructions(code)
+    names = {one.argval for one in loads if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    inside = [one for one in code.co_consts if isinstance(one, CodeType)]
+    return names.union(*map(_names, inside))
+
+
+@cache
+def _code(code: CodeType) -> str:
+    """Return the code of a function without what does nothing, in every version of Python the same."""
+    tree = ast.parse("".join(linecache.getlines(code.co_filename)))
+    wanted = ast.Lambda if code.co_name == "<lambda>" else DEFINITIONS
+    found = [node for node in ast.walk(tree) if isinstance(node, wanted)]
+    here = [_shape(node) for node in found if _first_line(node) == code.co_firstlineno]
+    if not here:
+        raise TypeError(
+            f"{code.co_name} must come from a file or a notebook: its source is not found"
+        )
+    return ", ".join(here)
+
+
+def _first_line(node: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    decorators = getattr(node, "decorator_list", [])
+    return min(one.lineno for one in (node, *decorators))
+
+
+def _shape(node: object) -> str:
+    """Return a syntax tree as text: what is empty is left out, which Python's versions print or not."""
+    if isinstance(node, list):
+        return f"[{', '.join(map(_shape, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    if isinstance(node, DEFINITIONS) and ast.get_docstring(node) is not None:
+        node.body = node.body[1:]
+    fields = [
+        f"{k}={_shape(v)}" for k, v in ast.iter_fields(node) if v not in (None, [])
+    ]
+    return f"{type(node).__name__}({', '.join(fields)})"
