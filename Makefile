@@ -97,16 +97,13 @@ book: writable $(READY)
 pdf: book
 	@PYTHONPATH=_ext $(BIN)/python -m printing
 
-TESTS := not weekly
-test-all: TESTS :=
+# The stages, with their limits of time, are listed in tests/stages.py; one alone: .venv/bin/python -m tests.stages pages
+test-all: WEEKLY := --weekly
 test-all: test
 
+test: export MAKE := $(MAKE)
 test: $(SITE_READY)
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache
-	@$(MAKE) --no-print-directory book STRICT=1
-	@$(BIN)/python -m pytest -q tests zoolib -m "$(TESTS)" -n 2 --dist loadfile --no-loadscope-reorder --cov --ignore=tests/speed
-	@$(BIN)/python -m pytest -q tests/speed
-	@$(BIN)/python -m tests.notebooks
+	@$(BIN)/python -m tests.stages $(WEEKLY)
 
 lab: $(LAB_READY) book
 	@PYTHONPATH=_ext $(BIN)/python -m lab

@@ -129,8 +129,7 @@ def check(
     ]
     command = [
         sys.executable,
-        "-m",
-        "pytest",
+        str(Path(__file__).with_name("nbval_watching.py")),
         "-q",
         "-c",
         os.devnull,

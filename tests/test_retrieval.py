@@ -1,6 +1,7 @@
 """Two-stage selection: the index against brute force, the choice against the formula."""
 
 import copy
+import os
 import pickle
 import subprocess
 import sys
@@ -299,6 +300,7 @@ import {order}
 import numpy as np
 from zoolib._support.threads import one_thread
 from zoolib.models.retrieval import ProductIndex
+assert torch.get_num_threads() == faiss.omp_get_max_threads() == 2
 with one_thread():
     assert torch.get_num_threads() == faiss.omp_get_max_threads() == 1
     x = torch.ones(300, 300, requires_grad=True)
@@ -307,7 +309,11 @@ with one_thread():
     print(index.search(np.ones((50, 8)), 10)[0].shape, float(x.grad[0, 0]))
 """
     run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        env=os.environ | {"OMP_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.stdout == "(50, 10) 600.0\n", run.stderr
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from tests.service_crash import quick_folder, start
 from tests.sweep_crash import MOMENTS, begun, die_at, live, play
@@ -340,11 +340,12 @@ def test_a_task_is_played_on_one_thread():
     def threads(history, name):
         return [max(pool["num_threads"] for pool in threadpool_info())]
 
-    before = [pool["num_threads"] for pool in threadpool_info()]
-    with joblib.parallel_config(backend="threading"):
+    with threadpool_limits(2), joblib.parallel_config(backend="threading"):
+        before = [pool["num_threads"] for pool in threadpool_info()]
+        assert set(before) == {2}
         found = quick(n_jobs=2, measures={"threads": threads})
+        assert [pool["num_threads"] for pool in threadpool_info()] == before
     assert set(found.table.threads) == {1}
-    assert [pool["num_threads"] for pool in threadpool_info()] == before
 
 
 def test_without_a_number_of_jobs_joblib_is_asked():

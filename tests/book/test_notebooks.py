@@ -81,6 +81,21 @@ def test_one_notebook_that_does_not_hold_fails_them_all(notebook, capsys):
     assert "1 passed" in said
 
 
+def test_a_kernel_that_dies_is_said_at_once(notebook, capsys):
+    """Its cell may take 900 seconds, and the test as long as all tests."""
+    change(notebook, source="import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    assert check(notebook) == 1
+    said = capsys.readouterr().out
+    assert "page.ipynb::Cell 0" in said
+    assert "the kernel died while it ran the cell" in said
+
+
+def test_a_cell_that_takes_too_long_is_stopped(notebook, capsys):
+    change(notebook, source="import time; time.sleep(10_000)")
+    assert check(notebook, timeout_s=3) == 1
+    assert "Timeout of 3 seconds exceeded" in capsys.readouterr().out
+
+
 def test_a_check_that_is_killed_is_no_pass(notebook):
     change(notebook, source="import os; os.kill(os.getppid(), 9)")
     assert check_all([notebook]) == 1
