@@ -24,7 +24,7 @@ from zoolib._support.threads import one_thread
 from zoolib.agents import Agent, Context, RevealedContext
 from zoolib.experiments.history import History
 from zoolib.world.features import FeatureEngineer
-from zoolib.world.simulator import Churn, MarketShock, ZooplusSimulator, true_ctr_matrix
+from zoolib.world.simulator import Churn, MarketShock, ZooplusSimulator
 
 
 def run_experiment(
@@ -131,6 +131,8 @@ class Arena:
         shape = (len(agents), n_steps, len(worlds))
         self.arm, self.reward = np.empty(shape, np.int32), np.empty(shape, np.int8)
         self.expected_reward, self.optimal_reward = np.empty(shape), np.empty(shape[1:])
+        self.truth = np.empty((len(worlds), n_users, worlds[0].n_products))
+        self.best = np.empty((len(worlds), n_users))
         self._read_catalogue()
 
     def stretches(self) -> Iterator[slice]:
@@ -141,23 +143,25 @@ class Arena:
             if start in self.shocks:
                 for world in self.worlds:
                     world.apply_shock(self.shocks[start])
-                self._read_truth()
             if start and start % every == 0:
                 arms = [world.restock(self.churn.share) for world in self.worlds]
                 self._read_catalogue()
                 for player in self.players:
                     player.restock(np.stack(arms), start)
+            self._read_truth(slice(start, stop))
             yield slice(start, stop)
 
     def _read_catalogue(self) -> None:
         self.category = np.stack([world.category_of_product for world in self.worlds])
         if self.players:  # a replay needs no features
             self.features = self.make_features(self.worlds)
-        self._read_truth()
 
-    def _read_truth(self) -> None:
-        self.truth = np.stack([true_ctr_matrix(world) for world in self.worlds])
-        self.best = self.truth.max(axis=-1)
+    def _read_truth(self, steps: slice) -> None:
+        """Look up the click probabilities of those who come in these steps, shape (W, n_users, n_products)."""
+        for w, world in enumerate(self.worlds):
+            came = np.unique(self.users[steps, w])
+            rows = world.true_ctr(came[:, None], np.arange(world.n_products))
+            self.truth[w, came], self.best[w, came] = rows, rows.max(axis=-1)
 
     def play(self, step: int) -> None:
         """Play one step: visitors arrive, all players choose, and then all learn."""
