@@ -51,7 +51,6 @@ ONE_THREAD = {
     "MKL_NUM_THREADS": "1",
     "VECLIB_MAXIMUM_THREADS": "1",
 }
-KEEPER = "static-recommender"  # trains and keeps the recommenders that others load
 MYST_NOTEBOOK = {"name": "myst_nb_md", "type": "plugin"}
 # What is kept of an execution: its seconds, and the mark of one that failed.
 SECONDS, FAILED = "execution_seconds", "failed"
@@ -84,15 +83,8 @@ def has_cells(env: BuildEnvironment, docname: str) -> bool:
 
 
 def longest_first(pages: Iterable[str]) -> list[str]:
-    """Sort pages by length: long ones tend to run long, and short ones then fill the end of both threads.
-
-    Chapter 1 comes before all, so that what it keeps is there when another page would train it again.
-    """
-    return sorted(
-        pages,
-        key=lambda page: (Path(page).stem == KEEPER, Path(page).stat().st_size),
-        reverse=True,
-    )
+    """Sort pages by length: long ones tend to run long, and short ones then fill the end of both threads."""
+    return sorted(pages, key=lambda page: Path(page).stat().st_size, reverse=True)
 
 
 class Execution(NamedTuple):

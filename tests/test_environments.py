@@ -24,7 +24,7 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
 NAMES = {
     "neural": """DQNAgent LastItems OneHot Plain EnsembleAgent MCDropoutAgent MLPRecommender
         NeuralLinearAgent NeuralUCBAgent
-        TrainingHistory gauntlet pick_device static_recommenders train_recommender""",
+        TrainingHistory gauntlet pick_device static_choices static_recommenders train_recommender""",
     "plots": "plots",
     "sessions": "SessionEnv",
     "sweeps": "Sweep sweep",

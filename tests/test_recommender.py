@@ -13,6 +13,7 @@ from tests.notebooks import ROOT
 from zoolib import (
     MLPRecommender,
     ZooplusSimulator,
+    static_choices,
     static_recommenders,
     train_recommender,
 )
@@ -304,13 +305,6 @@ def test_a_table_without_rows_or_columns_is_not_a_log():
         train_recommender(MLPRecommender(20, 10), pd.DataFrame())
 
 
-@pytest.fixture
-def store(monkeypatch, tmp_path):
-    """The user's cache folder, which is not there yet."""
-    monkeypatch.setattr(recommender, "user_cache_path", lambda name: tmp_path / name)
-    return tmp_path / "zoolib"
-
-
 def cell_with(page, words):
     """Return the first code cell of a chapter that holds these words."""
     cells = jupytext.read(ROOT / "chapters" / f"{page}.md").cells
@@ -322,127 +316,19 @@ def cell_with(page, words):
 @pytest.mark.parametrize(
     "epochs", [1, pytest.param(recommender.EPOCHS, marks=pytest.mark.weekly)]
 )
-def test_chapter_2_takes_what_chapter_1_has_kept_and_it_is_what_it_would_train(
-    epochs, store, tmp_path, monkeypatch
-):
+def test_chapter_1_trains_the_recommenders_that_chapter_2_asks_for(epochs, monkeypatch):
     # The cells of the chapters leave the number of epochs to the function.
     monkeypatch.setitem(train_recommender.__kwdefaults__, "epochs", epochs)
-    monkeypatch.setattr(recommender, "EPOCHS", epochs)
-    shown = cell_with("static-recommender", "keep=True")
+    shown = cell_with("static-recommender", "histories = ")
     asked = cell_with("linucb", "static_recommenders(SEEDS)").splitlines()
     (asked,) = (line for line in asked if "static_recommenders" in line)
     names = vars(zoolib) | {"train_test_split": train_test_split, "SEEDS": range(1)}
-    exec(asked, empty := dict(names))
-    (file,) = store.iterdir()
-    left = file.read_bytes()
-    file.rename(tmp_path / "away")
+    exec(asked, chapter_2 := dict(names))
     exec(shown, chapter_1 := dict(names))
-    assert [path.name for path in store.iterdir()] == [file.name]
-    assert file.read_bytes() == left
-    monkeypatch.setattr(recommender, "train_recommender", None)  # none is trained now
-    exec(asked, full := dict(names))
-    for given in (full["predictions"], chapter_1["models"].predict_all()):
-        assert (given == empty["predictions"]).all()
+    assert (chapter_1["models"].predict_all() == chapter_2["predictions"]).all()
 
 
-@pytest.fixture
-def trainings(monkeypatch, store):
-    """The seeds that `static_recommenders` had trained, call by call, by one epoch on a few visits."""
-    calls, train = [], recommender.train_recommender
-
-    def note(model, rows, *, seed, device, keep):
-        calls.append(seed)
-        few = [table[:512] for table in rows]
-        train(model, few, epochs=1, seed=seed, device=device)
-        path = recommender._place(
-            model=MLPRecommender(1000, 50, seed=seed),
-            rows=recommender._tensors("rows", rows, model),
-            generators=recommender.seeded(seed),
-            device=device,
-            settings=(
-                recommender.EPOCHS,
-                recommender.BATCH_SIZE,
-                recommender.LEARNING_RATE,
-            ),
-        )
-        path.parent.mkdir(exist_ok=True)
-        model.save(path)
-
-    monkeypatch.setattr(recommender, "train_recommender", note)
-    return calls
-
-
-def test_the_same_worlds_are_trained_once(trainings, store):
-    first = static_recommenders([5, 3])
-    again = static_recommenders((5, 3))
-    assert trainings == [[5, 3]]
-    assert same(weights_of(first), weights_of(again))
-    assert again.seed == [5, 3]
-    static_recommenders([3, 5])
-    static_recommenders([5])
-    assert trainings == [[5, 3], [3, 5], [5]]
-    assert len(list(store.iterdir())) == 3
-
-
-def test_a_damaged_file_is_made_again(trainings, store):
-    first = static_recommenders([4])
-    (file,) = store.iterdir()
-    file.write_bytes(file.read_bytes()[:-9])
-    assert same(weights_of(static_recommenders([4])), weights_of(first))
-    assert same(weights_of(static_recommenders([4])), weights_of(first))
-    assert trainings == [[4], [4]]
-
-
-def test_a_kept_model_is_named_after_all_that_its_training_depends_on(
-    store, tmp_path, monkeypatch
-):
-    def kept(log=0, weights=0, **changed):
-        settings = {"epochs": 1, "batch_size": 100, "learning_rate": 1e-3, "seed": 0}
-        model = MLPRecommender(20, 10, seed=weights)
-        before = set(store.glob("*"))
-        settings |= {"device": "cpu", "keep": True} | changed
-        train_recommender(model, small_log(log), **settings)
-        new = set(store.glob("*")) - before
-        assert all(
-            same(weights_of(MLPRecommender.load(f)), weights_of(model)) for f in new
-        )
-        return len(new)
-
-    others = {"log": 1, "weights": 1, "epochs": 2, "batch_size": 50, "seed": 1}
-    for changed in ({}, {"learning_rate": 1e-2}, *({n: v} for n, v in others.items())):
-        assert kept(**changed), changed
-        assert not kept(**changed)  # the file is there
-    assert not kept(keep=False)
-    monkeypatch.setattr(torch, "__version__", "9.9")
-    assert kept()
-    code = tmp_path / "code.py"
-    for number, module in enumerate((recommender.networks, recommender)):
-        code.write_text(f"x = {number}\n")
-        monkeypatch.setattr(module, "__file__", str(code))
-        assert kept()
-    code.write_text("x = 2\n")
-    assert kept()
-    assert not kept()
-
-
-def test_an_interrupted_training_keeps_nothing(store, monkeypatch):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(recommender, "train_epoch", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        train_recommender(MLPRecommender(20, 10), small_log(), keep=True)
-    assert not store.exists()
-
-
-def test_where_nothing_can_be_written_a_model_is_trained_all_the_same(store):
-    store.write_text("no folder")
-    model, untouched = MLPRecommender(20, 10), MLPRecommender(20, 10)
-    train_recommender(model, small_log(), epochs=1, device="cpu", keep=True)
-    assert not same(weights_of(model), weights_of(untouched))
-
-
-def test_static_recommenders_learn_as_chapter_1_does(monkeypatch, store):
+def test_static_recommenders_learn_as_chapter_1_does(monkeypatch):
     calls = []
 
     def note(model, train, **settings):
@@ -454,10 +340,17 @@ def test_static_recommenders_learn_as_chapter_1_does(monkeypatch, store):
     assert trained is model
     assert same(weights_of(model), weights_of(MLPRecommender(1000, 50, seed=[7, 3])))
     # Nothing but the seed: the other settings are those that a call without them has.
-    device = recommender.pick_device()
-    assert settings == {"seed": [7, 3], "device": device, "keep": True}
+    assert settings == {"seed": [7, 3]}
     for seed, rows in zip((7, 3), train, strict=True):
         log = ZooplusSimulator(seed=seed).sample_interactions(200_000)
         expected, _ = train_test_split(log, test_size=0.2, random_state=seed)
         assert len(rows) == 160_000
         pd.testing.assert_frame_equal(rows, expected)
+
+
+def test_what_they_show_is_what_they_recommend_in_a_shop_of_any_size(monkeypatch):
+    monkeypatch.setattr(recommender, "train_recommender", lambda *_, **__: None)
+    untrained = MLPRecommender(1000, 7, seed=[5, 2])
+    shown = static_choices((5, 2), n_products=7)
+    assert (shown == untrained.predict_all().argmax(axis=-1)).all()
+    assert shown.shape == (2, 1000)

@@ -68,6 +68,7 @@ from .models.recommender import (
     MLPRecommender,
     TrainingHistory,
     pick_device,
+    static_choices,
     static_recommenders,
     train_recommender,
 )
@@ -168,6 +169,7 @@ __all__ = [
     "run_experiment",
     "service",
     "share_of_oracle",
+    "static_choices",
     "static_recommenders",
     "sweep",
     "train_recommender",

@@ -24,7 +24,6 @@ from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
 
 from tests.book.building import BUILD, build, lay_out
-from tests.notebooks import ROOT
 
 FAULTS = {
     "assertion": (
@@ -138,11 +137,6 @@ def test_long_pages_are_executed_first(tmp_path):
     for page in pages:
         page.write_text("x" * int(page.stem))
     assert [page.stem for page in longest_first(pages)] == ["30", "2", "1"]
-
-
-def test_chapter_1_is_executed_before_what_loads_its_recommenders():
-    pages = [ROOT / f"chapters/{name}.md" for name in ("linucb", "static-recommender")]
-    assert longest_first(pages) == pages[::-1]
 
 
 def test_a_notebook_that_fails_is_not_kept(tmp_path):

@@ -12,7 +12,6 @@ import lazy_loader
 EXTRAS = {
     "torch": ("PyTorch", "neural"),
     "sklearn": ("scikit-learn", "neural"),
-    "platformdirs": ("platformdirs", "neural"),
     "faiss": ("Faiss", "retrieval"),
     "matplotlib": ("Matplotlib", "plots"),
     "seaborn": ("seaborn", "plots"),

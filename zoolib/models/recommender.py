@@ -6,11 +6,9 @@ probability of each pair. Once trained, it does not change.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,7 +18,6 @@ from zoolib._support.extras import needed_by
 
 with needed_by(__name__):
     import torch
-    from platformdirs import user_cache_path
     from sklearn.model_selection import train_test_split
     from torch import Tensor, nn
     from torch.nn import functional
@@ -34,9 +31,8 @@ from zoolib._support.checks import (
     as_size,
 )
 from zoolib._support.progress import progress_bar
-from zoolib._support.state import Stateful, to_bytes
+from zoolib._support.state import Stateful
 from zoolib._support.threads import one_thread
-from zoolib.models import networks
 from zoolib.models.networks import MLP, Embedding, Generators, draw, seeded
 from zoolib.world.simulator import ZooplusSimulator
 
@@ -171,7 +167,6 @@ def train_recommender(
     seed: Seed | Sequence[Seed] = 0,
     device: str | torch.device | None = None,
     progress: bool = True,
-    keep: bool = False,
 ) -> TrainingHistory:
     """Fit a recommender to logged clicks with Adam and the binary cross-entropy.
 
@@ -191,8 +186,6 @@ def train_recommender(
         Device for training, on which the model stays; if omitted, a CUDA or Apple GPU if there is one.
     progress : bool, default True
         Show a progress bar on the terminal, unless the environment sets ``TQDM_DISABLE=1``.
-    keep : bool, default False
-        Save the trained model in the user's cache folder, where `static_recommenders` looks for it.
 
     Returns
     -------
@@ -211,8 +204,6 @@ def train_recommender(
     rows = _tensors("train", train, model)
     held_out = None if validation is None else _tensors("validation", validation, model)
     device = torch.device(device or pick_device())
-    settings = (epochs, batch_size, learning_rate)
-    path = _place(model, rows, generators, device, settings) if keep else None
     model.to(device)
     optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=True)
     train_loss, validation_loss = [], []
@@ -229,10 +220,6 @@ def train_recommender(
             train_loss.append(loss)
             validation_loss.append(held_out_loss)
             bar.set_postfix(train=loss.mean(), validation=held_out_loss.mean())
-    if path:
-        with suppress(OSError):  # not saved if the folder is not writable
-            path.parent.mkdir(parents=True, exist_ok=True)
-            model.save(path)
     return TrainingHistory(
         np.stack(train_loss, axis=-1), np.stack(validation_loss, axis=-1)
     )
@@ -319,44 +306,23 @@ def _mean_loss(
     return losses.cpu().double().numpy()
 
 
-def static_recommenders(seeds: Sequence[int]) -> MLPRecommender:
-    """Return the recommenders of Chapter 1, one for the world of each of W seeds, as W models in one.
+def static_recommenders(seeds: Sequence[int], n_products: int = 50) -> MLPRecommender:
+    """Train the recommenders of Chapter 1, one for the world of each of W seeds, as W models in one.
 
-    Each is trained on 80 percent of 200,000 random visits to its own world, with the chapter's settings.
-    A seed determines the world, the initial weights of its model and the order of its rows. If the user's
-    cache folder holds the result of the same training, it is loaded instead, identical to the last bit.
+    Each learns from 80 percent of 200,000 random visits to its own world, with the chapter's settings.
+    A seed determines the world, the initial weights of its model and the order of its rows.
     """
-    seeds = list(seeds)
-    logs = [ZooplusSimulator(seed=seed).sample_interactions(200_000) for seed in seeds]
+    worlds = [ZooplusSimulator(n_products, seed=seed) for seed in seeds]
+    logs = [world.sample_interactions(200_000) for world in worlds]
     train = [
         train_test_split(log, test_size=0.2, random_state=seed)[0]
         for log, seed in zip(logs, seeds, strict=True)
     ]
-    model, device = MLPRecommender(1000, 50, seed=seeds), pick_device()
-    rows = _tensors("train", train, model)
-    path = _place(
-        model, rows, seeded(seeds), device, (EPOCHS, BATCH_SIZE, LEARNING_RATE)
-    )
-    try:
-        return MLPRecommender.load(path).to(device)
-    except (OSError, ValueError):  # nothing is saved, or the file is damaged
-        train_recommender(model, train, seed=seeds, device=device, keep=True)
-        return model
+    model = MLPRecommender(1000, n_products, seed=list(seeds))
+    train_recommender(model, train, seed=list(seeds))
+    return model
 
 
-def _place(
-    model: MLPRecommender,
-    rows: list[Tensor],
-    generators: Generators,
-    device: torch.device,
-    settings: tuple[int | float, ...],
-) -> Path:
-    """Return the file of a saved model, named after everything that its training depends on."""
-    digest = hashlib.sha256(repr((settings, torch.__version__, device.type)).encode())
-    for code in (networks.__file__, __file__):
-        digest.update(Path(code).read_bytes())
-    digest.update(to_bytes(model.state()))
-    orders = [generators] if isinstance(generators, torch.Generator) else generators
-    for part in (*rows, *(one.get_state() for one in orders)):
-        digest.update(part.numpy().tobytes())
-    return user_cache_path("zoolib") / f"recommender-{digest.hexdigest()[:16]}.npz"
+def static_choices(seeds: Sequence[int], n_products: int = 50) -> NDArray[np.int64]:
+    """Return what the recommenders of Chapter 1 show each user, shape (W, n_users), for a record of it."""
+    return static_recommenders(seeds, n_products).recommend()
