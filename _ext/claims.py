@@ -108,10 +108,12 @@ def _tell(app: Sphinx, env: BuildEnvironment) -> None:
     """Leave a line for each claim that does not hold and each doubt; warn of it in a strict build."""
     lines = []
     for key, record in failed(env).items():
+        interval = f" ({record['interval']})" if record["interval"] else ""
+        found = f"Found {record['value']}{interval}, must be {record['held']}."
         where = f"{record['page']}.html#{anchor(key)}"
-        lines.append((record["page"], f"{key}: {background(record)} ({where})"))
+        lines.append((record["page"], f"{record['sentence']} {found} {where}"))
     for doubt in env.doubts:
-        text = f"{doubt['sentence']} {doubt['found']} ({doubt['page']}.html)"
+        text = f"{doubt['sentence']} Found: {doubt['found']} {doubt['page']}.html"
         lines.append((doubt["page"], text))
     if not is_lenient():
         for page, line in lines:
