@@ -209,6 +209,22 @@ def test_every_programme_of_each_persona_is_tried_and_the_best_ones_add_up(monke
     assert sum(set(shares)) == pytest.approx(1)
 
 
+def test_climbing_ends_at_the_best_programme_if_each_product_counts_by_itself(
+    monkeypatch,
+):
+    worth, tried = np.random.default_rng(0).random((5, 10)), []
+
+    def best_start(shown, *world):
+        tried.append(len(shown))
+        return worth[np.arange(5), shown].sum(axis=1)
+
+    monkeypatch.setattr(sessions, "_best_start", best_start)
+    shop, best = SessionSimulator(seed=4), 4 * worth.max(axis=1).sum()
+    assert best_on_last_category(shop, climb=True) == pytest.approx(best)
+    assert sum(tried) < 20_000
+    assert best_on_last_category(shop) == pytest.approx(best)
+
+
 @pytest.mark.weekly
 def test_the_best_programme_lies_between_the_best_click_and_the_best_session():
     process = SessionSimulator(seed=4, carry_over=1).process()

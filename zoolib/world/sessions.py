@@ -319,11 +319,12 @@ def _drawn(weights: NDArray, luck: NDArray) -> NDArray[np.int64]:
     return (luck[:, None] * upto[:, -1:] >= upto).sum(axis=-1)
 
 
-def best_on_last_category(shop: SessionSimulator) -> float:
+def best_on_last_category(shop: SessionSimulator, *, climb: bool = False) -> float:
     """Return the value of the best deterministic policy that sees only the persona and the last category.
 
     In one world, all such policies are tried for each persona: a first product, and a plain or glossy product
-    for each category that may have been shown last, about a hundred thousand policies.
+    for each category that may have been shown last, about a hundred thousand policies. With `climb` one or
+    two products are changed at a time as long as that earns more: quick, and a lower bound.
     """
     process, shape = shop.process(), (N_PERSONAS, N_INTENTS, PATIENCE)
     # Positions of one plain and one glossy product of each category.
@@ -337,15 +338,23 @@ def best_on_last_category(shop: SessionSimulator) -> float:
     for g in range(N_PERSONAS):
         # Moves (product, intent, next intent) to the same patience and to one less, the same at each level.
         stay, fall = (moves[g, :, 1, :, g, :, m].swapaxes(0, 1) for m in (1, 0))
-        parts = np.array_split(policies, 50)
-        total += max(_best_start(p, reward[g], stay, fall, start[g]) for p in parts)
-    return total
+        world = reward[g], stay, fall, start[g]
+        if climb:
+            best, tried = -np.inf, policies[:1]
+            while (values := _best_start(tried, *world)).max() > best:
+                best, policy = values.max(), tried[values.argmax()]
+                tried = policies[(policies != policy).sum(axis=1) <= 2]
+        else:
+            parts = np.array_split(policies, 50)
+            best = max(np.max(_best_start(part, *world)) for part in parts)
+        total += best
+    return float(total)
 
 
 def _best_start(
     shown: NDArray, reward: NDArray, stay: NDArray, fall: NDArray, start: NDArray
-) -> float:
-    """Return the highest value of policies (n, last category) that begin with the best product."""
+) -> NDArray[np.float64]:
+    """Return the value of policies (n, last category), each with its best first product, shape (n,)."""
     category = np.arange(len(reward)) // 2
     after = np.eye(N_INTENTS)[category[shown]]  # (n, last category, next last category)
     pairs = len(shown), N_INTENTS**2, N_INTENTS**2  # of last category and intent
@@ -363,4 +372,4 @@ def _best_start(
     for moves, then in ((stay, value), (fall, less)):
         then = then.reshape(-1, N_INTENTS, N_INTENTS)[:, category]
         first = first + np.einsum("kij,nkj->nki", moves, then)
-    return float((first @ start).max())
+    return (first @ start).max(axis=-1)

@@ -326,12 +326,11 @@ def cross_fit(log: Log, features: ArrayLike) -> NDArray[np.float64]:
             f"features must have shape {(n, log.n_arms, 'd')}: got {features.shape}"
         )
     model = RidgePosterior(features.shape[-1])
-    shown, fold = _of_arm(log, features), np.arange(n) % 5
-    predicted = np.empty((n, log.n_arms))
+    shown, predicted = _of_arm(log, features), np.empty((n, log.n_arms))
     for k in range(5):
-        held_out = fold == k
-        model.rebuild(shown[~held_out], log.reward[~held_out])
-        predicted[held_out] = model.predict(features[held_out])
+        others = np.arange(n) % 5 != k
+        model.rebuild(shown[others], log.reward[others])
+        predicted[k::5] = model.predict(features[k::5])
     return predicted
 
 
