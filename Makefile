@@ -23,6 +23,7 @@ LAB_READY := .venv/lab-ready
 SITE_READY := .venv/site-ready
 PEERS_READY := .venv-peers/peers.json
 HTML := _build/html/index.html
+LAB_STAMP := _build/lab-sources
 # What the built pages were made from: the sums of all files that a page may come from.
 STAMP := _build/sources
 # What does not hold on this machine, a line each; a reader's build goes on past it, a strict one stops.
@@ -105,9 +106,12 @@ test: export MAKE := $(MAKE)
 test: $(SITE_READY)
 	@$(BIN)/python -m tests.stages $(WEEKLY)
 
-lab: $(LAB_READY) book
-	@PYTHONPATH=_ext $(BIN)/python -m lab
-	@TQDM_DISABLE= $(BIN)/jupyter-lab $(LAB_OPTIONS) --LabApp.default_url=/lab/tree/00-index.ipynb notebooks
+# The notebooks are made anew when a source has changed, or when a build has executed more pages.
+lab: writable $(LAB_READY)
+	@mkdir -p _build && { $(SUMS); ls _build/execution-*/executed 2>/dev/null || :; } >$(LAB_STAMP).now
+	@cmp -s $(LAB_STAMP).now $(LAB_STAMP) || { echo "making the notebooks (half a minute)" && rm -rf _build/lab $(LAB_STAMP); }
+	@PYTHONPATH=_ext $(BIN)/python -m lab && mv $(LAB_STAMP).now $(LAB_STAMP)
+	@TQDM_DISABLE= ZOOLIB_LENIENT=1 $(BIN)/jupyter-lab $(LAB_OPTIONS) --LabApp.default_url=/lab/tree/00-index.ipynb notebooks
 
 edit: $(LAB_READY)
 	@TQDM_DISABLE= $(BIN)/jupyter-lab $(LAB_OPTIONS) chapters

@@ -279,6 +279,11 @@ def worlds(seeds: list[int]) -> str:
     return f"{len(seeds)} worlds, seeds {named}"
 
 
+def unbuilt() -> nodes.inline:
+    """Stand for a number that only an execution gives, in pages that are read without one."""
+    return nodes.inline("", "—", classes=["unbuilt"])
+
+
 def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Replace the placeholders with the claims' numbers."""
     for number in list(doctree.findall(PendingNumber)):
@@ -287,7 +292,7 @@ def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         text = record.get(part) if part in ("value", "interval") else None
         if not text:
             LOG.warning("no claim gives %r of %r", part, key, location=number)
-            number.replace_self(nodes.Text("?"))
+            number.replace_self(unbuilt())
             continue
         uri = app.builder.get_relative_uri(docname, record["page"])
         link = nodes.reference(

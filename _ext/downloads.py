@@ -3,7 +3,9 @@
 It exists because jupytext alone leaves MyST's directives and references in the text, which no notebook
 renders. Here the text is the finished page turned into plain Markdown: numbers, references, citations and
 claims stand in it as they stand in the book. Its code cells are those of the source, byte for byte, without
-outputs. They need the library and nothing else of the book, so its wheel lies beside the notebooks.
+outputs; what the page folds is collapsed. They need the library and nothing else of the book, so its wheel
+lies beside the notebooks. A first cell sets up what a reader of a page has: experiments that can be changed,
+for no claim stops a run, and exercises that are not solved before one asks.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -30,15 +32,33 @@ from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parent.parent
 WHEEL = f"zoolib-{version('zoolib')}-py3-none-any.whl"
-ABOUT = """This is *{title}*, from *{book}*, version {version}, as a notebook: the text of the \
-book and its code, without the outputs. It runs from the top, in Jupyter, once the book's library is \
-installed, whose wheel the book offers beside this notebook:
+ABOUT = """This is {name}, version {version}, as a notebook: the text of the book and its code, \
+without the outputs. It runs from the top, in Jupyter{library}
 
-```sh
-pip install "{library}"
-```
+Change what you like: a claim that does not hold then says so and stops nothing. Imports and the code of \
+figures are collapsed. So are the solutions of exercises, which do not run until you ask for them.
 
 The text may be shared under CC BY 4.0, the code under the MIT licence."""
+LIBRARY = """, once the book's library is installed, whose wheel the book offers beside this notebook:
+
+```sh
+pip install "{}"
+```"""
+# The first cell of code; a strict run of the notebook (nbval's) sets the variable to 0.
+SET_UP = """# A claim that does not hold with your settings says so and stops nothing. Solutions wait for you.
+import os
+
+from IPython.core.magic import register_cell_magic
+
+os.environ.setdefault("ZOOLIB_LENIENT", "1")
+
+
+@register_cell_magic
+def solution(line, cell):
+    print("To run this solution, delete the first line of its cell.")"""
+# The first line of a solution's code.
+ASKED = "%%solution\n"
+COLLAPSED = {"source_hidden": True}
 # What a page has for the screen or the theme alone.
 LEFT_OUT = (
     "script, style, svg, button, input, select, .front-buttons, .headerlink, .only-dark"
@@ -46,9 +66,10 @@ LEFT_OUT = (
 # What elements are in plain HTML, and which of them are titles: paragraphs in bold.
 PLAIN = {"figcaption .caption-number, caption .caption-number": "b"}
 PLAIN |= {".doc, .std-ref": "em"}
+HEADINGS = ["h1", "h2", "h3", "h4", "h5", "h6"]
 TITLES = "summary, .sd-card-title, p.admonition-title"
-# Where a code cell stood: a character that Unicode leaves to private use.
-CODE = "\ue000"
+# Where a code cell stood, and before the title of a solution: characters that Unicode leaves to private use.
+CODE, SOLUTION = "\ue000", "\ue001"
 CELL = re.compile(r"^```\{code-cell\}.*?^```$", re.M | re.S)
 # Begins a new cell of text, for jupytext.
 BREAK = "\n\n+++\n\n"
@@ -56,20 +77,32 @@ BREAK = "\n\n+++\n\n"
 INNER = {"align": "aligned", "gather": "gathered", "equation": ""}
 
 
+Link = Callable[[str, str], str]
+
+
+def published(address: str) -> Link:
+    """Let links lead to the public address of their page; without one they are plain text."""
+
+    def link(words: str, target: str) -> str:
+        return f"[{words}]({urljoin(address, target)})" if address else words
+
+    return link
+
+
 class Prose(MarkdownConverter):
     """Turn a page into Markdown that any notebook renders.
 
     It knows what the book's pages with code consist of; tests/book/test_downloads.py shows what that is.
-    Without the public address of the page, links within the book become plain text.
+    `link` writes a link within the book from its words and its address.
     """
 
     class Options(MarkdownConverter.DefaultOptions):
         heading_style = ATX
         bullets = "-"
 
-    def __init__(self, address: str = "") -> None:
+    def __init__(self, link: Link = lambda words, address: words) -> None:
         super().__init__(code_language_callback=_language)
-        self.address = address
+        self.link = link
 
     def escape(self, text: str, parent_tags: set[str]) -> str:
         """Escape what Markdown would take for markup, and no more: readers also see the source."""
@@ -111,11 +144,12 @@ class Prose(MarkdownConverter):
     def convert_a(self, el: Tag, text: str, parent_tags: set[str]) -> str:
         if {"code", "pre"} & parent_tags:
             return text
-        href = el.get("href", "")
-        if not re.match(r"https?:", href):
-            href = self.address and urljoin(self.address, href)
-        label = text.strip()
-        return text.replace(label, f"[{label}]({href})") if href and label else text
+        href, label = el.get("href", ""), text.strip()
+        if not (href and label):
+            return text
+        outside = re.match(r"https?:", href)
+        made = f"[{label}]({href})" if outside else self.link(label, href)
+        return text.replace(label, made)
 
 
 def _language(pre: Tag) -> str:
@@ -137,9 +171,14 @@ def read(page: Path) -> BeautifulSoup:
     return BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
 
 
-def prepared(page: Path) -> Tag:
+def look(cell: Tag) -> tuple[bool, bool]:
+    """Return whether a page folds all code of a cell, and whether it belongs to a solution."""
+    shown = cell.select(".cell_input:not(details *)")
+    return not shown, cell.find_parent(class_="solution") is not None
+
+
+def prepared(soup: BeautifulSoup) -> Tag:
     """Return the text of a finished page, with a mark in place of each code cell."""
-    soup = read(page)
     article = soup.select_one("article.bd-article")
     for cell in article.select("div.cell"):
         _put(soup, CODE, cell, "figcaption")
@@ -152,7 +191,10 @@ def prepared(page: Path) -> Tag:
         # What may hold code cells is no quote: its title becomes a heading.
         if {"exercise", "solution"} & set(box["class"]) or CODE in box.get_text():
             level = int(box.find_previous(re.compile("^h[1-6]$")).name[1])
-            box.select_one(".admonition-title").name = f"h{level + 1}"
+            title = box.select_one(".admonition-title")
+            title.name = f"h{level + 1}"
+            if "solution" in box["class"]:
+                title.insert(0, SOLUTION)
         else:
             box.name = "blockquote"
     for selector, name in PLAIN.items():
@@ -170,7 +212,10 @@ def prepared(page: Path) -> Tag:
 
 def _put(soup: BeautifulSoup, text: str, element: Tag, kept: str) -> None:
     """Replace an element with a paragraph that keeps a part of it."""
-    paragraph = soup.new_tag("p", string=text)
+    ids = [
+        part["id"] for part in [element, *element.find_all(id=True)] if part.get("id")
+    ]
+    paragraph = soup.new_tag("p", string=text, attrs={"data-ids": ids})
     element.replace_with(paragraph, *element.select(kept))
 
 
@@ -183,10 +228,16 @@ def references(article: Tag, page: Path) -> Iterator[Tag]:
             yield entry.p
 
 
-def notebook(page: Path, source: Path, about: str, address: str = "") -> NotebookNode:
-    """Make the notebook of a page from its source, whose code cells the page must show, each once."""
-    cells = CELL.findall(source.read_text(encoding="utf-8"))
-    article, prose = prepared(page), Prose(address)
+def notebook(
+    page: Path, source: Path, about: str, link: Link
+) -> tuple[NotebookNode, dict[str, str]]:
+    """Make the notebook of a page from its source, whose code cells the page must show, each once.
+
+    Also return in which cell what has an id on the page stands.
+    """
+    cells, soup = CELL.findall(source.read_text(encoding="utf-8")), read(page)
+    looks = [look(cell) for cell in soup.select("article.bd-article div.cell")]
+    article, prose = prepared(soup), Prose(link)
     text = about + BREAK + prose.convert_soup(article)
     if entries := list(references(article, page)):
         listed = [f"- {prose.convert_soup(entry).strip()}" for entry in entries]
@@ -200,9 +251,65 @@ def notebook(page: Path, source: Path, about: str, address: str = "") -> Noteboo
     made = jupytext.reads(text, "md:myst")
     made.metadata = {"kernelspec": jupytext.read(source).metadata["kernelspec"]}
     made.cells = [cell for cell in made.cells if cell.source]
+    _collapse(made, looks)
+    set_up = nbformat.v4.new_code_cell(SET_UP, metadata={"jupyter": dict(COLLAPSED)})
+    made.cells.insert(1, set_up)
     for number, cell in enumerate(made.cells, 1):
         cell.id = f"cell-{number}"  # the same in each build
-    return made
+    return made, places(article, made.cells)
+
+
+def places(article: Tag, cells: list[NotebookNode]) -> dict[str, str]:
+    """Find the cell in which each part of a page stands, by the part's id.
+
+    A heading begins a cell of text, and so does what comes after code.
+    """
+    found: dict[str, str] = {}
+    at, waiting = 1, []  # behind the cell of the set-up; ids of what is still to come
+
+    def following(kind: str, start: str = "") -> int:
+        return next(
+            i
+            for i, cell in enumerate(cells)
+            if i > at and cell.cell_type == kind and cell.source.startswith(start)
+        )
+
+    for element in article.find_all(True):
+        names = [element["id"]] if element.get("id") else []
+        if element.name in HEADINGS and not element.find_parent(("td", "th")):
+            at = following("markdown", "#")
+        elif element.string == CODE:
+            at, names = following("code"), element["data-ids"]
+        elif element.find(HEADINGS) or not element.get_text(strip=True):
+            waiting += names
+            continue
+        elif cells[at].cell_type == "code":
+            found |= dict.fromkeys(waiting + names, cells[at + 1].id) if names else {}
+            continue
+        found |= dict.fromkeys(waiting + names, cells[at].id)
+        waiting = []
+    return found
+
+
+def _collapse(made: NotebookNode, looks: list[tuple[bool, bool]]) -> None:
+    """Collapse what the page folds and all solutions, whose code is not to run before it is asked for."""
+    codes = (cell for cell in made.cells if cell.cell_type == "code")
+    for cell, (is_folded, is_solution) in zip(codes, looks, strict=True):
+        if is_folded or is_solution:
+            cell.metadata["jupyter"] = dict(COLLAPSED)
+        if is_solution:
+            cell.source = ASKED + cell.source
+    for cell in made.cells:
+        if SOLUTION in cell.source:
+            cell.source = cell.source.replace(SOLUTION, "")
+            cell.metadata["jp-MarkdownHeadingCollapsed"] = True
+
+
+def introduction(title: str, book: str, needed: str = "") -> str:
+    """Say what a notebook is, and how to install the library if it is still needed."""
+    name = f"*{title}*" if title == book else f"*{title}*, from *{book}*"
+    installed = LIBRARY.format(needed) if needed else "."
+    return ABOUT.format(name=name, version=version("zoolib"), library=installed)
 
 
 def download(docname: str) -> str:
@@ -222,17 +329,15 @@ def write_notebooks(app: Sphinx, exception: Exception | None) -> None:
         return
     env, out, base = app.env, Path(app.outdir), app.config.html_baseurl
     for docname in sorted(name for name in env.all_docs if has_cells(env, name)):
-        about = ABOUT.format(
-            title=env.titles[docname].astext(),
-            book=app.config.html_title,
-            version=version("zoolib"),
-            library=library(base),
+        about = introduction(
+            env.titles[docname].astext(), app.config.html_title, library(base)
         )
         page, source = app.builder.get_outfilename(docname), env.doc2path(docname)
-        address = base and urljoin(base, app.builder.get_target_uri(docname))
+        link = published(base and urljoin(base, app.builder.get_target_uri(docname)))
+        made, _ = notebook(Path(page), Path(source), about, link)
         target = out / download(docname)
         target.parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(notebook(Path(page), Path(source), about, address), target)
+        nbformat.write(made, target)
     if (ROOT / "pyproject.toml").exists():
         build_wheel(out / "_downloads")
 

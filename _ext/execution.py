@@ -71,8 +71,9 @@ def cache_folder(root: Path = ROOT) -> Path:
 
 
 def use_fresh_cache(app: Sphinx, config: Config) -> None:
-    """Point MyST-NB at that folder."""
-    config.nb_execution_cache_path = str(cache_folder())
+    """Point MyST-NB at that folder, unless it has one."""
+    if not config.nb_execution_cache_path:
+        config.nb_execution_cache_path = str(cache_folder())
 
 
 def has_cells(env: BuildEnvironment, docname: str) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from claims import unbuilt
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -136,11 +137,13 @@ def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     if fault := difference(plan, sections):
         LOG.warning("%s", fault, location=docname)
     found = contents(app.env.get_doctree(docname))
-    running = app.env.nb_metadata.get(docname, {}).get("exec_data", {}).get("runtime")
-    facts = (
-        f"To read: {_duration(60 * minutes(found))}. To run: {_duration(running)}. "
-        f"Exercises: {found['exercises']}. Builds on: "
-    )
+    ran = app.env.nb_metadata.get(docname, {}).get("exec_data", {})
+    running = ran.get("runtime")
+    facts = [
+        nodes.Text(f"To read: {_duration(60 * minutes(found))}. To run: "),
+        unbuilt() if ran and not running else nodes.Text(_duration(running)),
+        nodes.Text(f". Exercises: {found['exercises']}. Builds on: "),
+    ]
     linked = {
         link.get("refuri", "").partition("#")[0]
         for link in doctree.findall(nodes.reference)
@@ -155,7 +158,7 @@ def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
                 nodes.reference("", f"Chapter {number}", refuri=uri, internal=True)
             ]
     before = before or [nodes.Text("no other chapter")]
-    line = [nodes.Text(facts), *before, nodes.Text(".")]
+    line = [*facts, *before, nodes.Text(".")]
     pending.replace_self(nodes.paragraph("", "", *line, classes=["chapter-facts"]))
 
 

@@ -26,7 +26,7 @@ from jupyter_cache import get_cache
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "_ext"))
 
-from downloads import WHEEL, download  # noqa: E402
+from downloads import ASKED, WHEEL, download  # noqa: E402
 from execution import AT_ONCE, ONE_THREAD, cache_folder  # noqa: E402  (the extensions are no package)
 
 HTML = ROOT / "_build" / "html"
@@ -74,13 +74,17 @@ def install(wheel: Path, folder: Path) -> Path:
 def taken_along(offered: Path, executed: Path, folder: Path, library: Path) -> Path:
     """Write a notebook that the book offers, with the outputs of an executed one, into a folder.
 
-    One cell is added: it prints where the library came from, which must be `library`.
+    Solutions lose the line that keeps them from running. One cell is added: it prints where the library came
+    from, which must be `library`.
     """
     notebook = nbformat.read(offered, as_version=4)
-    cells, shown = (
+    (set_up, *cells), shown = (
         [cell for cell in one.cells if cell.cell_type == "code"]
         for one in (notebook, nbformat.read(executed, as_version=4))
     )
+    set_up.execution_count = 0
+    for cell in cells:
+        cell.source = cell.source.removeprefix(ASKED)
     if [cell.source for cell in cells] != [cell.source for cell in shown]:
         raise ValueError(
             f"{offered.name} must hold the code of the book: build it anew"
@@ -140,7 +144,10 @@ def check(
     result = subprocess.run(
         [*command, str(notebook)],
         cwd=notebook.parent,
-        env=os.environ | ONE_THREAD | path | {"TQDM_DISABLE": "1"},
+        env=os.environ
+        | ONE_THREAD
+        | path
+        | {"TQDM_DISABLE": "1", "ZOOLIB_LENIENT": "0"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

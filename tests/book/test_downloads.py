@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from copy import deepcopy
 from email.parser import Parser
 
 import downloads
@@ -15,6 +16,7 @@ from execution import EXTRAS
 from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 from packaging.requirements import Requirement
 
 from tests.book.building import build
@@ -167,7 +169,10 @@ def prose(notebook):
 
 
 def code(notebook):
-    return [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    """The code cells of a page, in its notebook: behind the set-up, and solutions without their first line."""
+    set_up, *cells = (cell for cell in notebook.cells if cell.cell_type == "code")
+    assert set_up.source == downloads.SET_UP
+    return [cell.source.removeprefix(downloads.ASKED) for cell in cells]
 
 
 def code_of(page):
@@ -253,7 +258,7 @@ def test_a_markdown_reader_sees_the_words_of_the_page(book, made):
 
 def test_code_cells_are_those_of_the_page_without_outputs(book, made):
     assert code(made) == code_of((book / "chapters/page.md").read_text())
-    cells = [cell for cell in made.cells if cell.cell_type == "code"]
+    _, *cells = (cell for cell in made.cells if cell.cell_type == "code")
     assert len(cells) == 4
     assert all(cell.outputs == [] and cell.execution_count is None for cell in cells)
     ids = [cell.id for cell in made.cells]
@@ -281,12 +286,77 @@ def test_headings_begin_cells_so_that_they_can_be_folded(made):
     assert not any(re.search(r"\n#+ ", outside_code(text)) for text in texts)
 
 
+def run(notebook, folder):
+    """Run a notebook as a reader does, by *Run All*; return its cells of code."""
+    client = NotebookClient(
+        deepcopy(notebook), resources={"metadata": {"path": str(folder)}}
+    )
+    return [cell for cell in client.execute().cells if cell.cell_type == "code"]
+
+
 def test_the_notebook_runs_to_its_end(made, tmp_path):
-    ran = NotebookClient(
-        made, resources={"metadata": {"path": str(tmp_path)}}
-    ).execute()
-    cells = [cell for cell in ran.cells if cell.cell_type == "code"]
+    cells = run(made, tmp_path)
     assert all(cell.execution_count for cell in cells)
+
+
+def test_a_claim_that_does_not_hold_says_so_and_the_run_goes_on(
+    made, tmp_path, monkeypatch
+):
+    monkeypatch.delenv("ZOOLIB_LENIENT", raising=False)
+    changed = deepcopy(made)
+    (cell,) = (cell for cell in changed.cells if "claim(" in cell.source)
+    cell.source = cell.source.replace("above=0.3", "above=0.45")
+    cells = run(changed, tmp_path)
+    assert "it does not hold with these settings" in cells[3].outputs[0].text
+    assert cells[-1].execution_count == len(cells)
+    monkeypatch.setenv("ZOOLIB_LENIENT", "0")  # as nbval does
+    with pytest.raises(CellExecutionError, match="the claim does not hold"):
+        run(changed, tmp_path)
+
+
+def test_a_solution_runs_only_when_one_asks_for_it(made, tmp_path):
+    (cell,) = (cell for cell in made.cells if "assert total == 2" in cell.source)
+    assert cell.source.startswith("%%solution\n")
+    wrong = deepcopy(made)
+    wrong.cells[made.cells.index(cell)].source += "\nraise ValueError"
+    at = [one.source for one in run(wrong, tmp_path)].index(
+        cell.source + "\nraise ValueError"
+    )
+    assert run(wrong, tmp_path)[at].outputs[0].text == (
+        "To run this solution, delete the first line of its cell.\n"
+    )
+    asked = deepcopy(wrong)
+    asked.cells[made.cells.index(cell)].source = "raise ValueError('ran')"
+    with pytest.raises(CellExecutionError, match="ran"):
+        run(asked, tmp_path)
+
+
+def collapsed(cell):
+    return cell.metadata.get("jupyter", {}).get("source_hidden", False)
+
+
+def test_what_the_page_folds_and_every_solution_is_collapsed(made):
+    cells = [cell for cell in made.cells if cell.cell_type == "code"]
+    # The set-up; an exercise; its solution; a cell that is tagged; one that draws.
+    assert list(map(collapsed, cells)) == [True, False, True, True, True]
+    assert hidden_under_solutions(made) == [["Like so:", "total = 1 + 1"]]
+
+
+def hidden_under_solutions(notebook):
+    """List, for each collapsed heading, the first lines of what JupyterLab hides with it."""
+    hidden, level = [], 0
+    for cell in notebook.cells:
+        lines = cell.source.removeprefix(downloads.ASKED).split("\n")
+        depth = re.match("#*", lines[0])[0] if cell.cell_type == "markdown" else ""
+        if level and (not depth or len(depth) > level):
+            hidden[-1].append(lines[0])
+            continue
+        level = 0
+        if cell.metadata.get("jp-MarkdownHeadingCollapsed"):
+            assert "Solution to" in lines[0]
+            hidden.append(["\n".join(lines[2:])] if len(lines) > 2 else [])
+            level = len(depth)
+    return hidden
 
 
 def test_the_page_offers_the_notebook_before_its_source(book):
@@ -304,7 +374,9 @@ def test_the_page_offers_the_notebook_before_its_source(book):
 def test_links_lead_to_the_public_address_where_there_is_one(book):
     address = "https://example.org/book/chapters/page.html"
     page = book / "_build/html/chapters/page.html"
-    notebook = downloads.notebook(page, book / "chapters/page.md", "About.", address)
+    notebook, _ = downloads.notebook(
+        page, book / "chapters/page.md", "About.", downloads.published(address)
+    )
     assert f"[Theorem 1]({address}#thm-one)" in prose(notebook)
     assert "[*A page*](https://example.org/book/chapters/index.html)" in prose(notebook)
     assert "[0.500](https://example.org/book/chapters/page.html#checked-k)" in prose(
@@ -319,7 +391,8 @@ def test_an_interactive_figure_leaves_its_caption_and_says_where_it_is(tmp_path)
         '<div class="interactive-stage">stage</div><script>[1]</script>'
         '<div class="interactive-caption"><p>What it shows.</p></div></div></article>'
     )
-    text = downloads.Prose().convert_soup(downloads.prepared(page)).strip()
+    article = downloads.prepared(downloads.read(page))
+    text = downloads.Prose().convert_soup(article).strip()
     assert text.split("\n\n") == [
         "Before.",
         "Here the book's web page has a figure with values to change.",
@@ -329,7 +402,7 @@ def test_an_interactive_figure_leaves_its_caption_and_says_where_it_is(tmp_path)
 
 def test_a_name_in_code_leads_nowhere_in_a_notebook():
     page = '<p><code><a href="api/agents.html#x">Agent</a></code> and <a href="x">b</a></p>'
-    text = downloads.Prose("https://example.org/").convert(page)
+    text = downloads.Prose(downloads.published("https://example.org/")).convert(page)
     assert text.strip() == "`Agent` and [b](https://example.org/x)"
 
 
@@ -341,7 +414,12 @@ def test_a_page_that_hides_a_cell_gives_no_notebook(book):
     with pytest.raises(
         ValueError, match=r"^more\.md must show its 5 code cells, each once$"
     ):
-        downloads.notebook(book / "_build/html/chapters/page.html", source, "")
+        downloads.notebook(
+            book / "_build/html/chapters/page.html",
+            source,
+            "",
+            downloads.published(""),
+        )
 
 
 @pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
@@ -356,6 +434,10 @@ def test_each_chapter_can_be_downloaded(page):
     assert not any(cell.get("outputs") for cell in notebook.cells)
     numbers = re.findall(r"\*\*Fig\. ([\d.]+)\*\* \S", text)
     assert len(numbers) == len(set(numbers)) == page.read_text().count("\n  figure:")
+    solutions = page.read_text().count("{solution-start}")
+    assert (
+        text.count("Solution to") == len(hidden_under_solutions(notebook)) == solutions
+    )
 
 
 @pytest.fixture(scope="module")
@@ -434,11 +516,16 @@ def library(wheel, tmp_path_factory):
     return install(wheel, tmp_path_factory.mktemp("installed") / "library")
 
 
+def set_up():
+    return nbformat.v4.new_code_cell(downloads.SET_UP)
+
+
 def notebooks(folder, source, *outputs):
     """A notebook as it is offered, and as it was executed."""
     cell = nbformat.v4.new_code_cell(source)
     offered, executed = folder / "page.ipynb", folder / "executed.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), offered)
+    asked = nbformat.v4.new_code_cell(downloads.ASKED + source)
+    nbformat.write(nbformat.v4.new_notebook(cells=[set_up(), asked]), offered)
     cell.update(execution_count=1)
     cell.outputs = [
         nbformat.v4.new_output("stream", name="stdout", text=o) for o in outputs
@@ -454,7 +541,7 @@ def test_a_notebook_runs_outside_the_repository_with_the_wheel(
     pair = notebooks(tmp_path, source, "['page.ipynb'] 1000\n")
     path = taken_along(*pair, tmp_path / "alone", library)
     assert check(path, timeout_s=60, library=library) == 0
-    assert "2 passed" in capsys.readouterr().out
+    assert "3 passed" in capsys.readouterr().out
 
 
 def test_a_library_from_elsewhere_is_found_out(tmp_path, library, capsys):
@@ -462,15 +549,14 @@ def test_a_library_from_elsewhere_is_found_out(tmp_path, library, capsys):
     assert check(path, timeout_s=60) == 1  # the one of the repository
     said = capsys.readouterr().out
     assert "mismatch 'stdout'" in said
-    assert "1 failed, 1 passed" in said
+    assert "1 failed, 2 passed" in said
 
 
 def test_a_notebook_of_another_build_is_refused(tmp_path, library):
     offered, _ = notebooks(tmp_path, "1")
     _, executed = notebooks(tmp_path, "2")
-    nbformat.write(
-        nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")]), offered
-    )
+    cells = [set_up(), nbformat.v4.new_code_cell("1")]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), offered)
     with pytest.raises(
         ValueError, match=r"^page\.ipynb must hold the code of the book"
     ):

@@ -219,7 +219,8 @@ def train_recommender(
                 )
             train_loss.append(loss)
             validation_loss.append(held_out_loss)
-            bar.set_postfix(train=loss.mean(), validation=held_out_loss.mean())
+            shown = {"train": loss.mean(), "validation": held_out_loss.mean()}
+            bar.set_postfix({k: v for k, v in shown.items() if not np.isnan(v)})
     return TrainingHistory(
         np.stack(train_loss, axis=-1), np.stack(validation_loss, axis=-1)
     )
