@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from coverage import Coverage
 
 from tests import stages
 from tests.notebooks import ROOT
@@ -73,6 +74,10 @@ def test_only_the_library_is_counted_and_no_worker_is_replaced():
     for words in commands().values():
         assert ("pytest" in words) == ("--max-worker-restart=0" in words)
         assert ("pytest" in words) == ("-n" in words)
+
+
+def test_no_line_is_counted_where_a_test_says_so():
+    assert Coverage.current() is None
 
 
 def test_lengthy_runs_and_the_older_processor_are_the_week_s():
