@@ -1,6 +1,8 @@
-"""Search finds what a reader would type: the page that should come is among the first three."""
+"""Search finds what a reader would type: the page that should come is among the first three, with a passage."""
 
 import pytest
+
+from tests.site.test_pages import COLOURS, LANDING, WITHOUT_COLOURS, violations
 
 # What a reader types, and where the answer is: a chapter, a page of the back matter, or a term of the glossary.
 EXPECTED = {
@@ -143,4 +145,94 @@ def test_search_says_when_there_is_nothing(browser, address):
     page = browser.new_page()
     page.goto(f"{address}search.html?q=xylophone")
     page.wait_for_selector("text=did not match any documents")
+    page.close()
+
+
+# What stands under each result: what the index knows of a name, or else a passage, and the words marked in it.
+SHOWN = """async words => {
+  document.querySelector("#search-results").replaceChildren();
+  Search.performSearch(words);
+  const wanted = "#search-results li:not(:has(> span))", found = `${wanted} p.context`;
+  const count = selector => document.querySelectorAll(selector).length;
+  for (let wait = 0; wait < 200 && count(found) < count(wanted); wait++)
+    await new Promise(resolve => setTimeout(resolve, 20));
+  return [...document.querySelectorAll(wanted)].map(item => [
+    item.querySelector("p.context")?.textContent ?? "",
+    [...item.querySelectorAll("p .highlighted")].map(mark => mark.textContent).join(" "),
+  ]);
+}"""
+# What is no prose: names of buttons, the TeX of formulas, headings run together.
+RAW = (
+    ".ipynb .whl",
+    "Contents ",
+    "\\(",
+    "\\)",
+    "\\[",
+    "\\mathbf",
+    "\\frac",
+    "\\hat",
+    "\\top",
+)
+
+
+@pytest.fixture(params=["http", "file"], scope="module")
+def results(request, browser, address, site):
+    """The page of results, of a server or opened as a file, and the faults that it reports."""
+    root = address if request.param == "http" else f"{site.resolve().as_uri()}/"
+    page, faults = browser.new_page(), []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda said: said.type == "error" and faults.append(said.text))
+    page.goto(f"{root}search.html?q=propensity")
+    page.wait_for_selector("#search-results p.context")
+    yield page, faults
+    page.close()
+
+
+@pytest.mark.parametrize("words", EXPECTED)
+def test_each_result_shows_a_passage_with_the_words(results, words):
+    page, faults = results
+    shown = page.evaluate(SHOWN, words)
+    assert shown
+    assert faults == []
+    for text, marked in shown:
+        # A single letter may be found in a formula alone.
+        assert marked or "e-" in words, text
+        assert 10 < len(text) < 320, text
+        assert not any(raw in text for raw in RAW), text
+
+
+@pytest.mark.parametrize(
+    ("word", "met"), [("policies", "policy"), ("rewards", "reward")]
+)
+def test_a_passage_may_hold_another_form_of_the_word(results, word, met):
+    page, _ = results
+    assert any(met in marked.split() for _, marked in page.evaluate(SHOWN, word))
+
+
+def test_a_term_is_shown_with_what_it_means(results):
+    page, _ = results
+    (text, _), *_ = page.evaluate(SHOWN, "propensity")
+    assert text.startswith("propensity: The probability")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("place", ["main", "#pst-search-dialog"])
+def test_the_magnifier_stands_before_the_words(browser, address, width, place):
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    page.goto(address + ("search.html?q=regret" if place == "main" else LANDING))
+    page.keyboard.press("Control+k")
+    form = page.locator(f"{place} form")
+    icon, field = (form.locator(part).bounding_box() for part in ("svg", "input"))
+    assert icon["x"] > 0
+    assert icon["x"] + icon["width"] <= field["x"]
+    page.close()
+
+
+def test_axe_finds_nothing_in_results(browser, address):
+    page = browser.new_page()
+    page.goto(f"{address}search.html?q=posterior")
+    page.wait_for_selector("#search-results p.context")
+    found = violations(page, WITHOUT_COLOURS)
+    found += violations(page, COLOURS, "light") + violations(page, COLOURS, "dark")
+    assert found == []
     page.close()
