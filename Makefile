@@ -84,7 +84,7 @@ BUILD := . -q --all -W -n --keep-going
 # The stamp is written only after a build without a warning, so a warning comes back until it is mended.
 # A book with doubts is built for its reader, but not for STRICT=1, whose build warns of each.
 book: writable $(READY)
-	@mkdir -p _build && { $(SUMS); echo "$(BOOK_URL)"; } >$(STAMP).now
+	@mkdir -p _build && { $(SUMS); echo "$(BOOK_URL) $(SOURCE_URL)"; } >$(STAMP).now
 	@if test -f $(HTML) && cmp -s $(STAMP).now $(STAMP) && ! { test "$(STRICT)" = 1 && test -s $(DOUBTS); }; then \
 		echo "Nothing has changed since the book was built."; \
 	else \

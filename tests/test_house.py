@@ -408,6 +408,10 @@ def test_the_workflow_calls_the_two_commands_of_the_readme():
     assert run[:2] == commands[:2] == ["make book", "make test"]
     used = [step["uses"].split("@")[0] for step in steps if "uses" in step]
     assert used[-1] == "actions/deploy-pages"
+    # With another address, `make pdf` would build the pages again, and publish those.
+    addresses = {step["env"]["BOOK_URL"] for step in steps if "run" in step}
+    assert len(addresses) == 1
+    assert "SOURCE_URL" in workflow["jobs"]["prove"]["env"]
 
 
 def test_the_lengthy_tests_run_once_a_week():

@@ -9,6 +9,7 @@ numbers go into the table of contents and the index before the second.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -98,7 +99,19 @@ def print_book(root: Path) -> Path:
     writer.page_mode = "/UseOutlines"
     target = root / "_build" / NAME
     writer.write(target)
+    offer(target, html)
     return target
+
+
+def offer(pdf: Path, html: Path) -> None:
+    """Put the printed book beside the pages that it was made from, and let the page About lead to it."""
+    shutil.copy(pdf, html)
+    about = html / "chapters" / "about.html"
+    if about.exists():
+        link = rf'<a class="whole-book" href="../{pdf.name}">\1</a>'
+        text = about.read_text(encoding="utf-8")
+        text = re.sub(r'<span class="whole-book">(.*?)</span>', link, text)
+        about.write_text(text, encoding="utf-8")
 
 
 def _print(soup: BeautifulSoup, document: Path, target: Path) -> dict[str, int]:
