@@ -17,8 +17,6 @@ from zoolib.experiments import sweeps
 class Noting(LinUCBAgent):
     """LinUCB that leaves a file in a folder whenever a task of it begins."""
 
-    folder: Path
-
     def __init__(self, *args, alpha, discount, n_worlds):
         self.name = f"{alpha}-{discount}"
         super().__init__(*args, alpha=alpha, discount=discount, n_worlds=n_worlds)
@@ -26,7 +24,7 @@ class Noting(LinUCBAgent):
     def reseed(self, seeds):
         super().reseed(seeds)
         if seeds != 0:  # as the arena does it
-            (self.folder / f"{self.name}-{seeds}-{uuid.uuid4()}").touch()
+            (Path(os.environ["NOTES"]) / f"{self.name}-{seeds}-{uuid.uuid4()}").touch()
 
 
 def begun(folder) -> dict[str, int]:
@@ -40,7 +38,7 @@ def begun(folder) -> dict[str, int]:
 
 def play(path, folder, n_seeds=10, **options):
     """Sweep 20 settings in worlds of which each is a task."""
-    Noting.folder = folder
+    os.environ["NOTES"] = str(folder)
     return sweep(
         {"LinUCB": partial(Noting, 10, 9)},
         {"alpha": (0.1, 0.2, 0.3, 0.5, 1.0), "discount": (1.0, 0.99, 0.9, 0.8)},

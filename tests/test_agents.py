@@ -1240,7 +1240,7 @@ def test_a_repr_shows_the_settings_that_are_not_the_defaults():
     assert repr(agent) == f"LinUCBAgent({shown})"
     assert repr(RandomAgent(3)) == "RandomAgent(n_arms=3)"
     static = StaticAgent(np.ones((9, 5)))
-    assert repr(static) == "StaticAgent(predictions=<array of shape (9, 5)>)"
+    assert repr(static) == "StaticAgent(predictions=<array (9, 5) 24cac2760ec8>)"
 
 
 def test_sequences_and_generators_seed_as_numbers_do():

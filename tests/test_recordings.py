@@ -579,3 +579,163 @@ def test_a_replay_makes_no_features(path, monkeypatch):
 
     monkeypatch.setattr(FeatureEngineer, "__init__", refuse)
     np.testing.assert_array_equal(play().arm, played.arm)
+
+
+# ---- Where a record need not fit
+
+
+CALL = {"agents": players(), "seeds": SEEDS, "n_steps": N_STEPS, "shocks": SHOCKS}
+
+
+@pytest.fixture
+def lenient(monkeypatch):
+    monkeypatch.setenv(SWITCH, "1")
+
+
+@pytest.fixture
+def played(monkeypatch):
+    """The names of the agents that play from now on, with the numbers of their visits."""
+    calls = []
+
+    def noted(agents, **options):
+        calls.append((*agents, options["n_steps"]))
+        return run_experiment(agents, **options)
+
+    monkeypatch.setattr(recordings, "run_experiment", noted)
+    return calls
+
+
+def test_what_a_record_lacks_is_played_and_not_kept(path, monkeypatch, played, capsys):
+    """Before, a changed alpha ended in an error with two dictionaries."""
+    recorded_experiment(path, **CALL)
+    left, asked = path.read_bytes(), players(alpha=0.4) | {"more": RandomAgent(50)}
+    with pytest.raises(ValueError, match=r"path must name a record.*: agents of"):
+        recorded_experiment(path, **CALL | {"agents": asked})
+    monkeypatch.setenv(SWITCH, "1")
+    played.clear(), capsys.readouterr()
+    history = recorded_experiment(path, **CALL | {"agents": asked}, begin=30)
+    assert played == [("linear", "more", N_STEPS), ("random", 30)]
+    assert capsys.readouterr().out == (
+        "record.xz: read random; played here, with these settings: linear, more\n"
+    )
+    live = run_experiment(asked, *list(CALL.values())[1:])
+    assert history.agents == live.agents
+    assert (history.arm == live.arm).all()
+    assert path.read_bytes() == left
+
+
+def test_agents_are_read_by_their_names(path, nobody_plays):
+    first = recorded_experiment(path, **CALL)
+    nobody_plays()
+    turned = dict(reversed(players().items()))
+    again = recorded_experiment(path, **CALL | {"agents": turned}, begin=0)
+    assert again.agents == ("random", "linear")
+    assert (again.arm == first.arm[::-1]).all()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"seeds": (4, 1, 3)},
+        {"n_steps": 121},
+        {"shocks": {50: SHOCK_2}},
+        {"churn": Churn(25, 0.2)},
+        {"make_world": lambda seed: ZooplusSimulator(seed=seed)},
+    ],
+    ids=str,
+)
+def test_another_experiment_is_played_whole(changed, path, played, monkeypatch, capsys):
+    recorded_experiment(path, **CALL)
+    left = path.read_bytes()
+    monkeypatch.setenv(SWITCH, "1")
+    played.clear()
+    history = recorded_experiment(path, **CALL | changed)
+    live = run_experiment(**CALL | changed)
+    assert [one[:2] for one in played] == [("linear", "random")]
+    assert (history.arm == live.arm).all()
+    assert "played here, with these settings: linear, random" in capsys.readouterr().out
+    assert path.read_bytes() == left
+
+
+SHOP = """
+from zoolib import ZooplusSimulator
+
+def shop(seed):
+    return ZooplusSimulator(seed=seed, rich=RICH)
+
+"""
+
+
+def test_a_world_that_the_page_makes_otherwise_is_another(tmp_path, path):
+    pages = [page_of(tmp_path, f"{SHOP}RICH = {rich}\n") for rich in (False, True)]
+    call = CALL | {"agents": {"random": RandomAgent(50, n_worlds=3)}}
+    recorded_experiment(path, **call, make_world=pages[0]["shop"])
+    with pytest.raises(ValueError, match=r"path must name a record.*: made of"):
+        recorded_experiment(path, **call, make_world=pages[1]["shop"], begin=0)
+
+
+def test_a_long_run_says_how_long_it_takes(path, lenient, played, capsys):
+    agents = {"random": RandomAgent(50, n_worlds=3)}
+    recorded_experiment(path, agents, SEEDS, 1_200)
+    assert played == [("random", n) for n in (50, 250, 1_200)]
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "record.xz: played here, with these settings: random"
+    assert re.fullmatch(r"This takes about \d+ (s|minutes)\.", said[1])
+    assert [recordings.in_words(n) for n in (0.2, 7, 200)] == [
+        "1 s",
+        "7 s",
+        "3 minutes",
+    ]
+
+
+def test_the_librarys_records_are_not_written_by_a_reader(path, monkeypatch, lenient):
+    assert RECORDS.resolve() == recordings.OURS
+    monkeypatch.setattr(recordings, "OURS", path.parent)
+    recorded_experiment(path, **CALL)
+    assert not path.exists()
+    monkeypatch.setenv(SWITCH, "0")
+    recorded_experiment(path, **CALL)
+    assert path.exists()
+
+
+def test_a_beginning_that_differs_is_said_to_a_reader(
+    path, monkeypatch, capsys, lenient
+):
+    first = recorded_experiment(path, **CALL)
+    select, left = LinUCBAgent.select, []
+    monkeypatch.setattr(LinUCBAgent, "select", lambda *a: (select(*a) + 7) % 50)
+    monkeypatch.setattr(recordings, "doubt", lambda *said: left.append(said))
+    again = recorded_experiment(path, **CALL, begin=10)
+    assert (again.arm == first.arm).all()
+    found = "'linear' shows something else in 100.0% of its first 10 visits than record.xz says."
+    assert left == [("record.xz", "Agents begin as their record says.", found)]
+    monkeypatch.setenv(SWITCH, "0")
+    with pytest.raises(ValueError, match=r"shows something else in 100.0%"):
+        recorded_experiment(path, **CALL, begin=10)
+
+
+@pytest.mark.parametrize("switch", ["0", "1"])
+def test_half_a_record_of_choices_is_refused(switch, path, monkeypatch):
+    recorded_experiment(path, **CALL)
+    half = path.read_bytes()[: path.stat().st_size // 2]
+    path.write_bytes(half)
+    monkeypatch.setenv(SWITCH, switch)
+    words = r"got .*record\.xz', which is damaged .*; restore it, or delete it"
+    with pytest.raises(ValueError, match=words):
+        recorded_experiment(path, **CALL)
+    assert path.read_bytes() == half
+    assert [*path.parent.iterdir()] == [path]
+
+
+def test_an_interrupt_leaves_the_record_as_it_was(path, lenient):
+    recorded_experiment(path, **CALL)
+    left = path.read_bytes()
+
+    class Interrupted(RandomAgent):
+        def update(self, context, arm, reward):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        recorded_experiment(path, **CALL | {"agents": {"one": Interrupted(50)}})
+    assert path.read_bytes() == left
+    assert [*path.parent.iterdir()] == [path]

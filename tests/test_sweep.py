@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -34,7 +35,9 @@ from zoolib import (
     share_of_oracle,
     sweep,
 )
-from zoolib.experiments import sweeps
+from zoolib._support.described import described
+from zoolib._support.strictness import SWITCH
+from zoolib.experiments import recordings, sweeps
 
 small_world = partial(ZooplusSimulator, 10, 20)
 linucb = partial(LinUCBAgent, 10, 9)
@@ -497,9 +500,13 @@ def test_without_a_path_nothing_is_kept(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_line_is_strict_json_and_says_what_was_played(tmp_path):
+def test_every_line_is_strict_json_and_says_what_was_played(tmp_path, monkeypatch):
     path = tmp_path / "kept.jsonl"
     numbers = [0.1 + 0.2, np.nan, np.inf, -np.inf]
+
+    def measure(history, name):
+        return numbers
+
     found = quick(
         settings={"alpha": (0.1,), "ridge": (2,)},
         seeds=range(4),
@@ -507,7 +514,7 @@ def test_every_line_is_strict_json_and_says_what_was_played(tmp_path):
         churn=Churn(4, 0.5),
         path=path,
         worlds_per_task=4,
-        measures={"m": lambda h, name: numbers},
+        measures={"m": measure},
     )
     header, line = map(strict, path.read_text().splitlines())
     assert header == {
@@ -517,8 +524,7 @@ def test_every_line_is_strict_json_and_says_what_was_played(tmp_path):
         "make_world": "ZooplusSimulator(10, 20)",
         "make_features": "FeatureEngineer",
         "measures": {
-            "m": f"{__name__}.test_every_line_is_strict_json_and_says_what_was_played"
-            ".<locals>.<lambda>"
+            "m": described("measure", measure),
         },
         "worlds_per_task": 4,
         "agents": {"LinUCB": "LinUCBAgent(10, 9)"},
@@ -530,6 +536,7 @@ def test_every_line_is_strict_json_and_says_what_was_played(tmp_path):
         "measures": {"m": [0.30000000000000004, "nan", "inf", "-inf"]},
     }
     np.testing.assert_array_equal(found.table.m, numbers)
+    monkeypatch.setattr(sweeps, "_play", None)  # nothing is played
     again = quick(
         settings={"ridge": (2,), "alpha": (0.1,)},  # the order of names is no matter
         seeds=range(4),
@@ -537,7 +544,7 @@ def test_every_line_is_strict_json_and_says_what_was_played(tmp_path):
         churn=Churn(4, 0.5),
         path=path,
         worlds_per_task=4,
-        measures={"m": lambda h, name: 1 / 0},
+        measures={"m": measure},
     )
     np.testing.assert_array_equal(again.table.m, numbers)
     assert strict(path.read_text().splitlines()[1])["measures"] == line["measures"]
@@ -565,7 +572,7 @@ def test_arrays_that_differ_in_the_middle_are_told_apart():
     tables = np.zeros((2, 2000))
     tables[1, 1000] = 1
     first, second, again = (
-        sweeps._described(partial(RandomAgent, table)) for table in tables[[0, 1, 0]]
+        described("it", partial(RandomAgent, table)) for table in tables[[0, 1, 0]]
     )
     assert first == again != second
 
@@ -583,7 +590,7 @@ def test_arrays_that_differ_in_the_middle_are_told_apart():
         ),
         (
             {"make_features": type("FeatureEngineer", (FeatureEngineer,), {})},
-            r"make_features of .*sweep\.FeatureEngineer",
+            r"make_features of .*'FeatureEngineer#[0-9a-f]{12}'",
         ),
         ({"measures": {"part": share_of_oracle}}, "measures of"),
         ({"measures": {"share": lambda h, name: [0]}}, "measures of .*lambda"),
@@ -935,3 +942,78 @@ def test_a_kill_at_the_worst_moment_loses_no_finished_task(moment):
         assert len(begun(notes)) == 20
         play(folder / "undisturbed.jsonl", notes, n_seeds=1, n_jobs=1)
         assert path.read_bytes() == (folder / "undisturbed.jsonl").read_bytes()
+
+
+# ---- Where a record need not fit
+
+
+def test_what_a_record_lacks_is_played_by_a_reader(
+    tmp_path, begins, monkeypatch, capsys
+):
+    path = tmp_path / "kept.jsonl"
+    agents = {"a": begins}
+    quick(agents, path=path)
+    content, asked = path.read_bytes(), {"alpha": (0.5, 1.0)}
+    with pytest.raises(ValueError, match=r"this grid: .* with alpha=0.1"):
+        quick(agents, asked, path=path)
+    monkeypatch.setenv(SWITCH, "1")
+    for ours in (tmp_path, tmp_path / "other"):  # the library's record, and one's own
+        monkeypatch.setattr(recordings, "OURS", ours)
+        begins.forget(), capsys.readouterr()
+        found = quick(agents, asked, path=path)
+        assert begins.asked == ["0.5 1", "0.5 1"]
+        said = capsys.readouterr().out.splitlines()
+        assert said[0] == "kept.jsonl: read 2 of 4 tasks; 2 tasks are played here"
+        assert re.fullmatch(r"This takes about \d+ s\.", said[1])
+        assert_frame_equal(found.table, quick(agents, asked).table, rtol=1e-12)
+        assert path.read_bytes().startswith(content.splitlines()[0])
+        assert (path.read_bytes() == content) == (ours == tmp_path)
+    monkeypatch.setenv(SWITCH, "0")
+    begins.forget()
+    quick(agents, {"alpha": (0.5, 1.0, 0.1)}, path=path)  # nothing was lost
+    assert begins.asked == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"n_steps": 13},
+        {"measures": {"share": lambda history, name: [0.5]}},
+        {"agents": {"LinUCB": partial(linucb, ridge=2)}},
+    ],
+    ids=str,
+)
+def test_another_experiment_is_played_whole(changed, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "kept.jsonl"
+    quick(path=path)
+    content = path.read_bytes()
+    monkeypatch.setenv(SWITCH, "1")
+    found = quick(**changed, path=path)
+    assert capsys.readouterr().out.startswith("kept.jsonl: 4 tasks are played here")
+    assert_frame_equal(found.table, quick(**changed).table)
+    assert path.read_bytes() == content
+
+
+def test_a_changed_function_is_another_experiment(tmp_path):
+    """A record knew functions by their names alone."""
+
+    def measures(value):
+        return {"m": lambda history, name: [value]}
+
+    path = tmp_path / "kept.jsonl"
+    quick(path=path, measures=measures(1))
+    with pytest.raises(ValueError, match=r"measures of .*lambda"):
+        quick(path=path, measures=measures(2))
+
+
+@pytest.mark.parametrize("switch", ["0", "1"])
+def test_a_header_cut_in_half_says_what_to_do(switch, tmp_path, monkeypatch):
+    path = tmp_path / "kept.jsonl"
+    quick(path=path)
+    path.write_bytes(half := path.read_bytes()[:60])
+    monkeypatch.setenv(SWITCH, switch)
+    words = r"got .*kept\.jsonl', which is damaged .*; restore it, or delete it"
+    with pytest.raises(ValueError, match=words):
+        quick(path=path)
+    assert path.read_bytes() == half
+    assert [*tmp_path.iterdir()] == [path]

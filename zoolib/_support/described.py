@@ -67,7 +67,7 @@ def described(name: str, value: object, within: tuple[object, ...] = ()) -> str:
     if isinstance(value, FunctionType | type):
         return value.__qualname__ + _mark(name, value, within)
     text, mark = repr(value), _mark(name, type(value), within)
-    if not re.search(r" at 0x|\.\.\.|<array ", text):
+    if not re.search(r" at 0x|\.\.\.", text):
         return text + mark
     if dataclasses.is_dataclass(value):
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoolib._support.checks import as_size
+from zoolib._support.described import described
 from zoolib._support.files import write_whole
 
 _ARRAY = "__array__"  # stands in JSON for an array, with its number
@@ -269,5 +270,5 @@ def _short(value: object) -> str:
     if isinstance(value, np.dtype):
         return repr(value.name)
     if isinstance(value, np.ndarray) and value.size > 10:
-        return f"<array of shape {value.shape}>"
+        return f"<{described('value', value)}>"
     return repr(value.tolist() if isinstance(value, np.ndarray) else value)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zoolib._support.extras import needed_by
-from zoolib._support.notebook import in_notebook
+from zoolib._support.notebook import leave
 from zoolib._support.strictness import is_lenient
 from zoolib.experiments.estimates import Estimate
 
@@ -134,7 +134,7 @@ def claim(
         "above": None if above is None else float(above),
         "below": None if below is None else float(below),
     }
-    _glue(f"{RECORD_PREFIX}{key}", record)
+    leave(f"{RECORD_PREFIX}{key}", record)
 
 
 def _apart(fmt: str, *ends: tuple[float, float | None]) -> str:
@@ -175,18 +175,6 @@ def _unbound(
     return "" if kept else wanted
 
 
-def _glue(name: str, record: dict[str, Any]) -> None:
-    """Leave a record in the notebook. Outside one, do nothing."""
-    if not in_notebook():
-        return
-    try:
-        from myst_nb import glue
-    except ImportError:  # a notebook without the book's tooling still runs
-        return
-    text = json.dumps(record, separators=(",", ":"), allow_nan=False)
-    glue(name, text, display=False)
-
-
 def publish(name: str, data: Mapping[str, Any]) -> None:
     """Hand data to an interactive figure of the page, which the directive ``{interactive}`` places.
 
@@ -208,7 +196,7 @@ def publish(name: str, data: Mapping[str, Any]) -> None:
         wanted = "finite numbers, strings, None, arrays, lists or mappings"
         raise type(error)(f"data must hold {wanted}: {error}") from None
     short = json.loads(text, parse_float=lambda number: float(f"{float(number):.6g}"))
-    _glue(f"{FIGURE_PREFIX}{name}", short)
+    leave(f"{FIGURE_PREFIX}{name}", short)
 
 
 def _json(value: object) -> object:

@@ -11,7 +11,7 @@ import lzma
 import os
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from zoolib._support.checks import as_one_of, as_probability, as_size
 from zoolib._support.described import MARK, described
 from zoolib._support.files import write_whole
+from zoolib._support.notebook import doubt
 from zoolib._support.state import from_bytes, to_bytes
 from zoolib._support.strictness import is_lenient
 from zoolib.agents import Agent
@@ -50,10 +51,14 @@ def recorded_experiment(
     make_world: Callable[..., ZooplusSimulator] = ZooplusSimulator,
     make_features: Callable[..., FeatureEngineer] = FeatureEngineer,
 ) -> History:
-    """Replay an experiment from its record; if there is no record, run the agents and write it.
+    """Replay an experiment from its record; what it lacks, the agents play; without one, they write it.
 
     A record identifies agents by their settings, but code may change. So the agents play the first visits again
     at each call, and a mismatch raises. See "Recorded runs" in the back matter.
+
+    If the environment sets ``ZOOLIB_LENIENT=1``, a record need not fit: agents that it lacks are played, of
+    another experiment all, and a line says which; first visits that differ are a line, too. Nothing that is
+    played then enters the library's own records.
 
     Parameters
     ----------
@@ -92,12 +97,12 @@ def recorded_experiment(
         if not hasattr(make, "__qualname__"):
             raise TypeError(f"{name} must be a function or class: got {make!r}")
     experiment = {
-        "agents": {name: repr(agent) for name, agent in agents.items()},
+        "agents": {name: described(f"agent {name!r}", a) for name, a in agents.items()},
         "seeds": list(seeds),
         "n_steps": n_steps,
         "shocks": {str(step): repr(shock) for step, shock in shocks.items()},
         "churn": churn and repr(churn),
-        "made": [make.__qualname__ for make in made.values()],
+        "made": [described(name, make) for name, make in made.items()],
         "by": by,
     }
     play = partial(run_experiment, seeds=seeds, churn=churn, repeats=repeats, **made)
@@ -108,15 +113,29 @@ def recorded_experiment(
         return Arena(list(agents), worlds, list(seeds), n_steps, events, churn)
 
     again = arena()
-    if not path.exists():
-        history = play(agents, n_steps=n_steps, shocks=shocks)
-        _write(path, experiment, arena(), history)
-    codes = _unchanged(_read(path, experiment), again.persona)
-    if begin:
-        first = arena(begin)
-        begun = play(agents, n_steps=begin, shocks=first.shocks, progress=False)
-        differs = _codes(first, begun.arm, by) != codes[..., :begin]
-        _check_beginning(path, list(agents), differs, may_differ)
+    codes = np.empty((len(agents), *again.persona.shape), np.int64)
+    record = _read(path, experiment) if path.exists() else {}
+    place = {name: at for at, name in enumerate(agents)}
+    read = {name: at for name, at in record.get("rows", {}).items() if name in place}
+    if read:
+        changes = record["changes"][[*read.values()]]
+        codes[[place[name] for name in read]] = _unchanged(changes, again.persona)
+    if here := {name: agent for name, agent in agents.items() if name not in read}:
+        if is_lenient():
+            _tell(path, read, here)
+            _tell_duration(partial(play, here, progress=False), n_steps, shocks)
+        history = play(here, n_steps=n_steps, shocks=shocks)
+        if history.n_steps < n_steps:
+            raise KeyboardInterrupt("half an experiment is no record")
+        codes[[place[name] for name in here]] = _codes(arena(), history.arm, by)
+        if not record and may_write(path):
+            _write(path, experiment, _changes(codes, again.persona))
+    if begin and read:
+        first, begun = arena(begin), {name: agents[name] for name in read}
+        begun = play(begun, n_steps=begin, shocks=first.shocks, progress=False)
+        recorded = codes[[place[name] for name in read], :, :begin]
+        differs = _codes(first, begun.arm, by) != recorded
+        _check_beginning(path, list(read), differs, may_differ)
     history = _play_again(again, codes, by)
     if live:
         history = _beside(play(live, n_steps=n_steps, shocks=shocks), history)
@@ -195,7 +214,7 @@ class RecordedRuns:
         run = {"commit": current_commit(), "seconds": took, "does": does}
         text = json.dumps(run | {"result": result}, default=np.ndarray.tolist)
         self._runs[key] = json.loads(text)
-        if not (is_lenient() and self.path.resolve().parent == OURS):
+        if may_write(self.path):
             self._write()
         return self._runs[key]["result"]
 
@@ -206,7 +225,7 @@ class RecordedRuns:
             s for key, s in runs.items() if s and key.startswith(f"{make.__name__}(")
         ]
         return (
-            f"which takes about {np.median(took):.0f} seconds"
+            f"which takes about {in_words(np.median(took))}"
             if took
             else "for the first time"
         )
@@ -241,11 +260,23 @@ def _asked(make: Callable[..., object], settings: dict[str, object]) -> tuple[st
     return MARK.sub("", key), sha256(depends_on.encode()).hexdigest()[:12]
 
 
-def damaged(path: Path, error: Exception) -> ValueError:
+def may_write(path: Path) -> bool:
+    """Return whether what is played now may enter a record."""
+    return not (is_lenient() and path.resolve().parent == OURS)
+
+
+def in_words(seconds: float) -> str:
+    """Return a duration as one says it."""
+    return (
+        f"{seconds / 60:.0f} minutes" if seconds > 100 else f"{max(1, seconds):.0f} s"
+    )
+
+
+def damaged(path: Path, error: Exception, what: str = "a record") -> ValueError:
     """Return the error for a file that is no record, or only a part of one."""
     return ValueError(
-        f"path must name a record: got {str(path)!r}, which is damaged ({error}); restore it, or delete it "
-        "and run make sweeps"
+        f"path must name {what}: got {str(path)!r}, which is damaged ({error}); restore it, or delete it "
+        "to make it anew (for the book's own: make sweeps)"
     )
 
 
@@ -259,14 +290,29 @@ def current_commit() -> str:
     return told.stdout.strip()
 
 
-def _write(
-    path: Path, experiment: dict[str, object], arena: Arena, history: History
+def _tell(path: Path, read: Iterable[str], played: Iterable[str]) -> None:
+    """Say which is which."""
+    parts = [f"read {', '.join(read)}"] if read else []
+    parts += [f"played here, with these settings: {', '.join(played)}"]
+    print(f"{path.name}: {'; '.join(parts)}")
+
+
+def _tell_duration(
+    play: Callable[..., History], n_steps: int, shocks: Mapping[int, MarketShock]
 ) -> None:
+    """Say how long agents will play, after some of their visits."""
+    took = []
+    for few in (50, 250) if n_steps > 1_000 else ():
+        begun = time.perf_counter()
+        early = {step: shock for step, shock in shocks.items() if step < few}
+        play(n_steps=few, shocks=early)
+        took.append(time.perf_counter() - begun)
+    if took:
+        print(f"This takes about {in_words((took[1] - took[0]) * n_steps / 200)}.")
+
+
+def _write(path: Path, experiment: dict[str, object], changes: NDArray) -> None:
     """Make a record of an experiment that was played to its end."""
-    if history.n_steps < arena.n_steps:
-        raise KeyboardInterrupt("half an experiment is no record")
-    codes = _codes(arena, history.arm, experiment["by"])
-    changes = _changes(codes, history.persona)
     blob = to_bytes({"commit": current_commit(), **experiment, "changes": changes})
     write_whole(path, lambda file: file.write(lzma.compress(blob)))
 
@@ -276,30 +322,42 @@ def _check_beginning(
 ) -> None:
     """Refuse a record if agents that begin again show something else, (agent, W, step), too often."""
     shares = differs.mean(axis=(1, 2))
-    if (worst := shares.max()) > may_differ:
+    if (worst := shares.max()) <= may_differ:
+        return
+    found = f"{agents[shares.argmax()]!r} shows something else in {worst:.1%} of its first {differs.shape[-1]} "
+    if not is_lenient():
         raise ValueError(
-            f"path must name a record of what these agents do: {agents[shares.argmax()]!r} shows something "
-            f"else in {worst:.1%} of its first {differs.shape[-1]} visits than {str(path)!r} says; delete it "
-            "to make it anew"
+            f"path must name a record of what these agents do: {found}visits than {str(path)!r} says; "
+            "delete it to make it anew"
         )
+    doubt(
+        path.name,
+        "Agents begin as their record says.",
+        f"{found}visits than {path.name} says.",
+    )
 
 
-def _read(path: Path, experiment: dict[str, object]) -> NDArray:
-    """Return the choices in a record of this experiment."""
+def _read(path: Path, experiment: dict[str, object]) -> dict[str, Any]:
+    """Return a record, with the rows of agents that it shares with this experiment: all, or it is refused."""
     try:
         record = from_bytes(lzma.decompress(path.read_bytes()))
-        changes = record["changes"]
+        theirs = record["agents"]
+        record["changes"], rows = (
+            record["changes"],
+            {name: at for at, name in enumerate(theirs)},
+        )
     except (lzma.LZMAError, EOFError, ValueError, KeyError) as error:
+        raise damaged(path, error) from error
+    differs = [name for name in experiment if record.get(name) != experiment[name]]
+    if differs and not is_lenient():
+        name = differs[0]
         raise ValueError(
-            f"path must name a record: got {str(path)!r} ({error})"
-        ) from error
-    for name, ours in experiment.items():
-        if record.get(name) != ours:
-            raise ValueError(
-                f"path must name a record of this experiment: {name} of {str(path)!r} is "
-                f"{record.get(name)!r}, not {ours!r}"
-            )
-    return changes
+            f"path must name a record of this experiment: {name} of {str(path)!r} is "
+            f"{record.get(name)!r}, not {experiment[name]!r}"
+        )
+    ours = {} if {*differs} - {"agents"} else experiment["agents"]
+    rows = {name: at for name, at in rows.items() if theirs[name] == ours.get(name)}
+    return record | {"rows": rows}
 
 
 def _codes(arena: Arena, arm: NDArray, by: str) -> NDArray:

@@ -9,7 +9,6 @@ task. While the sweep runs, lines are added as tasks end; at last they stand in 
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
@@ -20,9 +19,9 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from itertools import product
 from pathlib import Path
+from time import perf_counter
 from traceback import format_exception_only
 
 import numpy as np
@@ -36,8 +35,10 @@ with needed_by(__name__):
     import joblib
 
 from zoolib._support.checks import as_finite, as_real, as_size
+from zoolib._support.described import described
 from zoolib._support.files import write_whole
 from zoolib._support.progress import progress_bar
+from zoolib._support.strictness import is_lenient
 from zoolib._support.threads import one_thread
 from zoolib.agents import Agent
 from zoolib.experiments.arena import (
@@ -47,6 +48,7 @@ from zoolib.experiments.arena import (
     run_experiment,
 )
 from zoolib.experiments.history import History
+from zoolib.experiments.recordings import damaged, in_words, may_write
 from zoolib.world.features import FeatureEngineer
 from zoolib.world.simulator import Churn, MarketShock, ZooplusSimulator
 
@@ -162,8 +164,10 @@ def sweep(
     path : path-like, optional
         The record of the sweep, a file of JSON Lines. The same call after an interrupt, a crash or a
         failure plays only the missing tasks, and so does a call whose grid has grown by whole tasks. The
-        record identifies callables by their names and arguments: after a change of what one does, use
-        another path. Without a path nothing is saved.
+        record identifies callables by their names, their arguments, and, unless they are of a package, by
+        what they do: after a change, use another path. Without a path nothing is saved. If the environment
+        sets ``ZOOLIB_LENIENT=1``, what does not fit is not read, and the library's own records stay as
+        they are.
     worlds_per_task : int, default 1
         Number of worlds per task, in the order of `seeds`, played in step: more worlds save computing
         time, fewer worlds give more tasks to distribute.
@@ -216,13 +220,18 @@ def sweep(
         "n_steps": n_steps,
         "shocks": of_shocks,
         "churn": churn and [churn.every, churn.share],
-        **{name: _described(make) for name, make in made.items()},
-        "measures": {name: _described(f) for name, f in measures.items()},
+        **{name: _known_as(make) for name, make in made.items()},
+        "measures": {name: _known_as(of) for name, of in measures.items()},
         "worlds_per_task": worlds_per_task,
-        "agents": {name: _described(make) for name, make in agents.items()},
+        "agents": {name: _known_as(make) for name, make in agents.items()},
     }
     record, failed = _Record(path, experiment, grid), {}
     missing = [task for task in tasks if task.key not in record.finished]
+    if path and missing and is_lenient():
+        n_read = len(record.finished)
+        which = f"read {n_read} of {len(grid)} tasks; " if n_read else ""
+        print(f"{record.path.name}: {which}{len(missing)} tasks are played here")
+    begun = perf_counter()
     with (
         one_thread(),  # for all, should joblib play in threads
         _outcomes(missing, packed, n_jobs) as outcomes,
@@ -236,7 +245,11 @@ def sweep(
     ):
         record.write()
         try:
-            for task in outcomes:
+            for n_done, task in enumerate(outcomes, 1):
+                if n_done == 1 and path and is_lenient():
+                    in_turn = math.ceil(len(missing) / joblib.effective_n_jobs(n_jobs))
+                    took = in_words((perf_counter() - begun) * in_turn)
+                    bar.write(f"This takes about {took}.")
                 if task.error:
                     bar.write(f"{task} failed: {task.error}", file=sys.stderr)
                     failed[task.key] = task
@@ -264,6 +277,8 @@ class _Record:
         grid: dict[tuple, Task],
     ) -> None:
         self.path, self.grid = None if path is None else Path(path), grid
+        self.open = path is not None and may_write(self.path)
+        self.others: list[Task] = []  # outside the grid
         self.experiment = json.loads(json.dumps(experiment))  # as it will be read
         self.finished: dict[tuple, Task] = {}
         if self.path:
@@ -279,14 +294,16 @@ class _Record:
         header, *lines = content.split(b"\n")
         try:
             theirs = json.loads(header)
-            agents = ours["agents"] | theirs["agents"]  # for a grid may grow
-            theirs["agents"] = {name: agents[name] for name in ours["agents"]}
+            known = ours["agents"] | theirs["agents"]  # for a grid may grow
+            theirs["agents"] = {name: known[name] for name in ours["agents"]}
             differs = [name for name in ours if theirs[name] != ours[name]]
             # What has no end is a line that a kill has torn.
             tasks = [_read_task(json.loads(line)) for line in lines[:-1]]
-        except (ValueError, KeyError, TypeError, AttributeError):
-            said = f"path must name a file of sweep: got {file}"
-            raise ValueError(said) from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise damaged(self.path, error, "a file of sweep") from None
+        if differs and is_lenient():
+            self.open = False
+            return
         if differs:
             name = differs[0]
             raise ValueError(
@@ -294,11 +311,14 @@ class _Record:
                 f"{theirs[name]!r}, not {ours[name]!r}"
             )
         for task in tasks:
-            if task.key not in self.grid:
+            if asked := self.grid.get(task.key):
+                self.finished[task.key] = replace(asked, measures=task.measures)
+            elif is_lenient():
+                self.others.append(task)
+                self.experiment = ours | {"agents": known}
+            else:
                 said = f"path must name a file of this grid: {file} holds {task}"
                 raise ValueError(said)
-            asked = self.grid[task.key]
-            self.finished[task.key] = replace(asked, measures=task.measures)
 
     def in_order(self) -> list[Task]:
         """Return the finished tasks in the order of the grid."""
@@ -306,7 +326,7 @@ class _Record:
 
     def add(self, task: Task) -> None:
         """Take a task in; its line is on the disk when this returns."""
-        if self.path:
+        if self.open:
             with self.path.open("ab") as file:
                 file.write(_line(task))
                 file.flush()
@@ -316,8 +336,8 @@ class _Record:
     def write(self) -> None:
         """Write the whole file, unless this is what it holds."""
         header = json.dumps(self.experiment).encode() + b"\n"
-        content = b"".join([header, *map(_line, self.in_order())])
-        if self.path and not (self.path.exists() and self.path.read_bytes() == content):
+        content = b"".join([header, *map(_line, self.in_order() + self.others)])
+        if self.open and not (self.path.exists() and self.path.read_bytes() == content):
             write_whole(self.path, lambda file: file.write(content))
 
 
@@ -402,22 +422,12 @@ def _packed(
     return {a: cloudpickle.dumps((make, run, measures)) for a, make in agents.items()}
 
 
-def _described(value: object) -> str:
-    """Return a callable's name and the arguments bound to it, the same in every process.
-
-    The library's own are known without their modules, which may move.
-    """
-    if isinstance(value, functools.partial):
-        given = [_described(one) for one in value.args]
-        given += [f"{name}={_described(one)}" for name, one in value.keywords.items()]
-        return f"{_described(value.func)}({', '.join(given)})"
-    if isinstance(value, np.ndarray):  # its repr leaves out the middle
-        return f"array {value.shape} {sha256(value.tobytes()).hexdigest()[:16]}"
-    name = getattr(value, "__qualname__", None)
-    if name is None:
-        return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
-    ours = value.__module__.partition(".")[0] == "zoolib"
-    return name if ours else f"{value.__module__}.{name}"
+def _known_as(make: Callable) -> str:
+    """Return what a callable is and does; of an object that does not say, what it is called."""
+    try:
+        return described("callable", make)
+    except TypeError:
+        return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(make))
 
 
 def _check_callables(name: str, given: Mapping[str, Callable]) -> None:
