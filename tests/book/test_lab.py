@@ -3,13 +3,16 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import nbformat
 import pytest
+import yaml
 from ipykernel.ipkernel import IPythonKernel
+from jupytext.cli import jupytext as jupytext_command
 from lab import MARK, WORK, checksum, lay_out, main, numbered
 
 from tests.book.building import build_again
@@ -328,3 +331,25 @@ def test_the_same_cells_are_collapsed_whether_the_book_is_built_or_not(whole):
             for one in (offered, whole[name])
         ]
         assert looks[0] == looks[1], name
+
+
+# --- Paired with its notebook, for who writes -----------------------------------------------------------
+
+
+def test_a_saved_page_is_written_as_both_of_its_pair_and_keeps_its_head(tmp_path):
+    for name in ("late-clicks.md", "jupytext.toml"):
+        shutil.copy(ROOT / "chapters" / name, tmp_path)
+    page, paired = tmp_path / "late-clicks.md", tmp_path / "late-clicks.ipynb"
+    assert jupytext_command(["--quiet", "--sync", str(page)]) == 0
+    notebook = nbformat.read(paired, as_version=4)
+    notebook.cells.append(nbformat.v4.new_code_cell("added = 1"))
+    nbformat.write(notebook, paired)
+    os.utime(page, (0, 0))
+    assert jupytext_command(["--quiet", "--sync", str(paired)]) == 0
+    before, after = (ROOT / "chapters" / page.name).read_text(), page.read_text()
+    assert "```{code-cell} python\nadded = 1\n```" in after.replace(
+        "ipython3", "python"
+    )
+    heads = [yaml.safe_load(text.split("---\n")[1]) for text in (before, after)]
+    assert heads[0] == heads[1]
+    assert heads[0]["description"]
