@@ -258,14 +258,14 @@ def fake_python(folder, body):
 @pytest.mark.parametrize(
     ("python", "words"),
     [
-        (lambda folder: "", ["Python 3.11, 3.12 or 3.13 is needed", "PYTHON="]),
+        (lambda folder: "", ["Python 3.11 to 3.14 is needed", "PYTHON="]),
         (
             lambda folder: str(folder / "nowhere"),
-            ["nowhere", "is not Python 3.11, 3.12 or 3.13"],
+            ["nowhere", "is not Python 3.11 to 3.14"],
         ),
         (
             lambda folder: fake_python(folder, "exit 1"),
-            ["is not Python 3.11, 3.12 or 3.13", "install one"],
+            ["is not Python 3.11 to 3.14", "install one"],
         ),
         (
             lambda folder: fake_python(folder, 'case "$2" in *venv*) exit 1;; esac'),

@@ -691,11 +691,20 @@ def test_a_long_run_says_how_long_it_takes(path, lenient, played, capsys):
 def test_the_librarys_records_are_not_written_by_a_reader(path, monkeypatch, lenient):
     assert RECORDS.resolve() == recordings.OURS
     monkeypatch.setattr(recordings, "OURS", path.parent)
+    left = []
+    monkeypatch.setattr(recordings, "leave_doubt", lambda *said: left.append(said))
     recorded_experiment(path, **CALL)
+    RecordedRuns(path)(of_any_kind, value=1)
     assert not path.exists()
+    # Or a strict build, which may find this execution in its cache, would take it for the book's.
+    assert [sentence for sentence, _ in left] == [
+        "A record has all that its page asks for."
+    ] * 2
+    assert "of_any_kind(value=1) is played here" in left[1][1]
     monkeypatch.setenv(SWITCH, "0")
     recorded_experiment(path, **CALL)
     assert path.exists()
+    assert len(left) == 2
 
 
 def test_a_beginning_that_differs_is_said_to_a_reader(
@@ -704,11 +713,15 @@ def test_a_beginning_that_differs_is_said_to_a_reader(
     first = recorded_experiment(path, **CALL)
     select, left = LinUCBAgent.select, []
     monkeypatch.setattr(LinUCBAgent, "select", lambda *a: (select(*a) + 7) % 50)
-    monkeypatch.setattr(recordings, "doubt", lambda *said: left.append(said))
+    monkeypatch.setattr(recordings, "leave_doubt", lambda *said: left.append(said))
     again = recorded_experiment(path, **CALL, begin=10)
     assert (again.arm == first.arm).all()
-    found = "'linear' shows something else in 100.0% of its first 10 visits than record.xz says."
-    assert left == [("record.xz", "Agents begin as their record says.", found)]
+    found = (
+        "record.xz: 'linear' shows something else in 100.0% of its first 10 visits than "
+        "the record says."
+    )
+    assert left == [("Agents begin as their record says.", found)]
+    assert found in capsys.readouterr().out
     monkeypatch.setenv(SWITCH, "0")
     with pytest.raises(ValueError, match=r"shows something else in 100.0%"):
         recorded_experiment(path, **CALL, begin=10)

@@ -25,7 +25,6 @@ def leave(name: str, record: dict[str, Any]) -> None:
     glue(name, text, display=False)
 
 
-def doubt(name: str, sentence: str, found: str) -> None:
-    """Say that something recorded is not what it is here, and leave that for the page of claims."""
-    print(f"{name}: {sentence} Found: {found}")
-    leave(f"doubt:{name}", {"sentence": sentence, "found": found})
+def leave_doubt(sentence: str, found: str) -> None:
+    """Leave for the page of claims that a record is not what it should be, with what was found."""
+    leave(f"doubt:{found}", {"sentence": sentence, "found": found})

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from zoolib._support.checks import as_one_of, as_probability, as_size
 from zoolib._support.described import MARK, described
 from zoolib._support.files import write_whole
-from zoolib._support.notebook import doubt
+from zoolib._support.notebook import leave_doubt
 from zoolib._support.state import from_bytes, to_bytes
 from zoolib._support.strictness import is_lenient
 from zoolib.agents import Agent
@@ -207,7 +207,7 @@ class RecordedRuns:
                 "made by other code or other data that it reads; delete it to make it anew"
             )
         if is_lenient():
-            print(f"{self.path.name}: {key} is played here, {self._duration(make)}")
+            tell_played(self.path, f"{key} is played here, {self._duration(make)}")
         begun = time.process_time()
         result = make(**settings)
         took = round(time.process_time() - begun, 1)
@@ -265,6 +265,14 @@ def may_write(path: Path) -> bool:
     return not (is_lenient() and path.resolve().parent == OURS)
 
 
+def tell_played(path: Path, said: str) -> None:
+    """Say what is played here; what the book's own record should have is left for the build, too."""
+    said = f"{path.name}: {said}"
+    print(said)
+    if not may_write(path):
+        leave_doubt("A record has all that its page asks for.", said)
+
+
 def in_words(seconds: float) -> str:
     """Return a duration as one says it."""
     return (
@@ -294,7 +302,7 @@ def _tell(path: Path, read: Iterable[str], played: Iterable[str]) -> None:
     """Say which is which."""
     parts = [f"read {', '.join(read)}"] if read else []
     parts += [f"played here, with these settings: {', '.join(played)}"]
-    print(f"{path.name}: {'; '.join(parts)}")
+    tell_played(path, "; ".join(parts))
 
 
 def _tell_duration(
@@ -330,11 +338,9 @@ def _check_beginning(
             f"path must name a record of what these agents do: {found}visits than {str(path)!r} says; "
             "delete it to make it anew"
         )
-    doubt(
-        path.name,
-        "Agents begin as their record says.",
-        f"{found}visits than {path.name} says.",
-    )
+    said = f"{path.name}: {found}visits than the record says."
+    print(said)
+    leave_doubt("Agents begin as their record says.", said)
 
 
 def _read(path: Path, experiment: dict[str, object]) -> dict[str, Any]:

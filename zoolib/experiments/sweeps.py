@@ -48,7 +48,12 @@ from zoolib.experiments.arena import (
     run_experiment,
 )
 from zoolib.experiments.history import History
-from zoolib.experiments.recordings import damaged, in_words, may_write
+from zoolib.experiments.recordings import (
+    damaged,
+    in_words,
+    may_write,
+    tell_played,
+)
 from zoolib.world.features import FeatureEngineer
 from zoolib.world.simulator import Churn, MarketShock, ZooplusSimulator
 
@@ -230,7 +235,7 @@ def sweep(
     if path and missing and is_lenient():
         n_read = len(record.finished)
         which = f"read {n_read} of {len(grid)} tasks; " if n_read else ""
-        print(f"{record.path.name}: {which}{len(missing)} tasks are played here")
+        tell_played(record.path, f"{which}{len(missing)} tasks are played here")
     begun = perf_counter()
     with (
         one_thread(),  # for all, should joblib play in threads
