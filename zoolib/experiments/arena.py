@@ -292,7 +292,7 @@ class _Player:
             return arm
 
     def foresee(self, users: NDArray, step: int) -> NDArray[np.int64] | None:
-        """Return the arms for visitors to come, (steps, W), of an agent that never learns; None of others."""
+        """Return the arms for visitors to come, (step, W), of an agent that never learns; None of others."""
         if not hasattr(self._agent, "foresee"):
             return None
         with self._signed(step):
