@@ -1,6 +1,7 @@
 import json
 import lzma
 import re
+import time
 from functools import partial
 
 import numpy as np
@@ -752,3 +753,28 @@ def test_an_interrupt_leaves_the_record_as_it_was(path, lenient):
         recorded_experiment(path, **CALL | {"agents": {"one": Interrupted(50)}})
     assert path.read_bytes() == left
     assert [*path.parent.iterdir()] == [path]
+
+
+def slow(seconds):
+    time.sleep(seconds)
+    return seconds
+
+
+def test_a_run_says_how_long_it_takes_and_shows_a_bar(
+    tmp_path, lenient, monkeypatch, capsys
+):
+    monkeypatch.setenv("TQDM_DISABLE", "0")
+    recorded = RecordedRuns(tmp_path / "runs.json")
+    recorded(slow, seconds=0)
+    runs = json.loads(recorded.path.read_text())
+    runs["slow(seconds=0)"]["seconds"] = 7.2
+    recorded.path.write_text(json.dumps(runs))
+    capsys.readouterr()
+    assert RecordedRuns(recorded.path)(slow, seconds=1.3) == 1.3
+    said = capsys.readouterr()
+    assert said.out == (
+        "runs.json: slow(seconds=1.3) is played here, which takes about 7 s\n"
+    )
+    assert "1/7 [00:01<" in said.err
+    with pytest.raises(TypeError, match="NoneType"):  # an error ends the bar, too
+        recorded(slow, seconds=None)

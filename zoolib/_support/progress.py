@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
 from typing import Any
 
 from tqdm import tqdm
@@ -17,3 +20,24 @@ def progress_bar(wanted: bool, **options: Any) -> tqdm:
     # A notebook shows what goes to stderr as an error.
     stream = sys.stdout if in_notebook() else sys.stderr
     return tqdm(**options, file=stream, disable=silent)
+
+
+@contextmanager
+def clock_bar(wanted: bool, seconds: float | None) -> Iterator[None]:
+    """Show for how long something has been going on, against the seconds that it may take, if known."""
+    over, total = Event(), seconds and max(1, round(seconds))
+    with progress_bar(wanted, total=total, unit="s") as bar:
+
+        def tick() -> None:
+            while not over.wait(1):
+                bar.update()
+
+        clock = Thread(target=tick, daemon=True)
+        if not bar.disable:
+            clock.start()
+        try:
+            yield
+        finally:
+            over.set()
+            if clock.is_alive():
+                clock.join()

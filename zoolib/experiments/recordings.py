@@ -26,6 +26,7 @@ from zoolib._support.checks import as_one_of, as_probability, as_size
 from zoolib._support.described import MARK, described
 from zoolib._support.files import write_whole
 from zoolib._support.notebook import leave_doubt
+from zoolib._support.progress import clock_bar
 from zoolib._support.state import from_bytes, to_bytes
 from zoolib._support.strictness import is_lenient
 from zoolib.agents import Agent
@@ -206,10 +207,15 @@ class RecordedRuns:
                 f"path must name a record of what {make.__name__} does: in {str(self.path)!r} {key} was "
                 "made by other code or other data that it reads; delete it to make it anew"
             )
+        took = self._duration(make)
         if is_lenient():
-            tell_played(self.path, f"{key} is played here, {self._duration(make)}")
+            long = (
+                f"which takes about {in_words(took)}" if took else "for the first time"
+            )
+            tell_played(self.path, f"{key} is played here, {long}")
         begun = time.process_time()
-        result = make(**settings)
+        with clock_bar(is_lenient(), took):
+            result = make(**settings)
         took = round(time.process_time() - begun, 1)
         run = {"commit": current_commit(), "seconds": took, "does": does}
         text = json.dumps(run | {"result": result}, default=np.ndarray.tolist)
@@ -218,17 +224,13 @@ class RecordedRuns:
             self._write()
         return self._runs[key]["result"]
 
-    def _duration(self, make: Callable[..., object]) -> str:
-        """Say how long the function took before."""
+    def _duration(self, make: Callable[..., object]) -> float | None:
+        """Return how long the function took before, in seconds, if that is known."""
         runs = {key: run["seconds"] for key, run in self._runs.items()}
-        took = [
-            s for key, s in runs.items() if s and key.startswith(f"{make.__name__}(")
+        known = [
+            s for key, s in runs.items() if key.startswith(f"{make.__name__}(") and s
         ]
-        return (
-            f"which takes about {in_words(np.median(took))}"
-            if took
-            else "for the first time"
-        )
+        return float(np.median(known)) if known else None
 
     def _read(self) -> dict[str, dict[str, Any]]:
         try:
