@@ -248,6 +248,8 @@ def notebook(
         )
     remaining = iter(cells)
     text = re.sub(CODE, lambda _: f"\n\n{next(remaining)}\n\n", text)
+    # A collapsed heading hides the cells that follow, not what else is in its own.
+    text = re.sub(rf"^#+ {SOLUTION}.*$", rf"\g<0>{BREAK}", text, flags=re.M)
     made = jupytext.reads(text, "md:myst")
     made.metadata = {"kernelspec": jupytext.read(source).metadata["kernelspec"]}
     made.cells = [cell for cell in made.cells if cell.source]

@@ -353,8 +353,9 @@ def hidden_under_solutions(notebook):
             continue
         level = 0
         if cell.metadata.get("jp-MarkdownHeadingCollapsed"):
-            assert "Solution to" in lines[0]
-            hidden.append(["\n".join(lines[2:])] if len(lines) > 2 else [])
+            assert "Solution to" in cell.source
+            assert len(lines) == 1  # what else is in the cell would be seen
+            hidden.append([])
             level = len(depth)
     return hidden
 
@@ -435,6 +436,9 @@ def test_each_chapter_can_be_downloaded(page):
     numbers = re.findall(r"\*\*Fig\. ([\d.]+)\*\* \S", text)
     assert len(numbers) == len(set(numbers)) == page.read_text().count("\n  figure:")
     solutions = page.read_text().count("{solution-start}")
+    # Only a heading ends what JupyterLab hides with a solution.
+    ends = r"\{solution-end\}\n```\s*(?:```\{exercise-start\}|#+ |\([\w-]+\)=\n#|$(?![\s\S]))"
+    assert len(re.findall(ends, page.read_text())) == solutions
     assert (
         text.count("Solution to") == len(hidden_under_solutions(notebook)) == solutions
     )
