@@ -444,6 +444,39 @@ def test_each_chapter_can_be_downloaded(page):
     )
 
 
+def bound(part):
+    """Names that a statement of a cell binds for those below."""
+    if isinstance(part, ast.FunctionDef | ast.ClassDef):
+        return {part.name}
+    if isinstance(part, ast.Import | ast.ImportFrom):
+        return {name.asname or name.name for name in part.names}
+    return read_or_bound(part, ast.Store)
+
+
+def read_or_bound(part, kind):
+    names = (node for node in ast.walk(part) if isinstance(node, ast.Name))
+    return {name.id for name in names if isinstance(name.ctx, kind)}
+
+
+@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+def test_no_cell_needs_what_a_solution_defines(page):
+    """Else *Run All* would stop there, or go on with what an exercise left open."""
+    only_solved, is_solution = set(), False
+    text = page.read_text()
+    for part in re.split(r"^```\{(solution-(?:start|end))\}", text, flags=re.M):
+        if part in ("solution-start", "solution-end"):
+            is_solution = part == "solution-start"
+            continue
+        for source in code_of(part):
+            for statement in ast.parse(source).body:
+                names = bound(statement)
+                if is_solution:
+                    only_solved |= names
+                    continue
+                only_solved -= names
+                assert not read_or_bound(statement, ast.Load) & only_solved, source
+
+
 @pytest.fixture(scope="module")
 def wheel():
     return HTML / "_downloads" / downloads.WHEEL
