@@ -643,7 +643,7 @@ def test_agents_are_read_by_their_names(path, nobody_plays):
         {"churn": Churn(25, 0.2)},
         {"make_world": lambda seed: ZooplusSimulator(seed=seed)},
     ],
-    ids=str,
+    ids=["seeds", "n_steps", "shocks", "churn", "make_world"],
 )
 def test_another_experiment_is_played_whole(changed, path, played, monkeypatch, capsys):
     recorded_experiment(path, **CALL)

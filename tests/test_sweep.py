@@ -981,7 +981,7 @@ def test_what_a_record_lacks_is_played_by_a_reader(
         {"measures": {"share": lambda history, name: [0.5]}},
         {"agents": {"LinUCB": partial(linucb, ridge=2)}},
     ],
-    ids=str,
+    ids=["n_steps", "measures", "agents"],
 )
 def test_another_experiment_is_played_whole(changed, tmp_path, monkeypatch, capsys):
     path = tmp_path / "kept.jsonl"
