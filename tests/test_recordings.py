@@ -536,7 +536,7 @@ def test_what_a_reader_runs_never_enters_the_librarys_records(
     said = capsys.readouterr().out.splitlines()
     assert (
         said
-        == ["runs.json: of_any_kind(value=2) is played here, for the first time"] * 2
+        == ["runs.json: of_any_kind(value=2) is played here, how long is unknown"] * 2
     )
 
 

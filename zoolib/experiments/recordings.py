@@ -207,12 +207,12 @@ class RecordedRuns:
                 f"path must name a record of what {make.__name__} does: in {str(self.path)!r} {key} was "
                 "made by other code or other data that it reads; delete it to make it anew"
             )
-        took = self._duration(make)
+        took = (run or {}).get("seconds") or self._duration(make)
         if is_lenient():
-            long = (
-                f"which takes about {in_words(took)}" if took else "for the first time"
+            known = (
+                f"which takes about {in_words(took)}" if took else "how long is unknown"
             )
-            tell_played(self.path, f"{key} is played here, {long}")
+            tell_played(self.path, f"{key} is played here, {known}")
         begun = time.process_time()
         with clock_bar(is_lenient(), took):
             result = make(**settings)
