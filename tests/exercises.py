@@ -43,7 +43,10 @@ def statements(cells, wanted):
 
 
 class Chapter:
-    """A chapter with its stubs and its solutions, the visible cells of each by the label of its exercise."""
+    """A chapter with its stubs and its solutions, the visible cells of each by the label of its exercise.
+
+    Before its stub, an exercise may have cells with what it gives.
+    """
 
     def __init__(self, name):
         self.page = ROOT / "chapters" / f"{name}.md"
@@ -73,7 +76,8 @@ class Chapter:
 
     def define(self, label, names):
         """The functions and classes of a solution, without what it does with them."""
-        return run([statements(self.solutions[label], is_definition)], names)[0]
+        *given, _ = self.stubs[label]
+        return run([statements(given + self.solutions[label], is_definition)], names)[0]
 
 
 CHAPTERS = {

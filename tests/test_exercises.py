@@ -265,7 +265,7 @@ def test_what_an_exercise_wants_is_said_in_half_a_sentence(label):
 
 @pytest.mark.parametrize("label", sorted(STUBS))
 def test_stub_and_solution_end_with_the_same_check(label):
-    (stub,) = STUBS[label]
+    *_, stub = STUBS[label]
     n_answers = len(signature(judged()[label].judge).parameters)
     assert last_check(stub) == (label, n_answers)
     assert last_check(SOLUTIONS[label][-1]) == (label, n_answers)
@@ -284,7 +284,7 @@ class Given(dict):
 
 @pytest.mark.parametrize("label", sorted(STUBS))
 def test_an_unsolved_stub_is_not_answered_yet(label):
-    (stub,) = STUBS[label]
+    *_, stub = STUBS[label]
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(stub, {}, Given())
     wanted = judged()[label].wanted
@@ -307,7 +307,7 @@ def bound_by(cell):
 @pytest.mark.parametrize("label", sorted(STUBS))
 def test_a_stub_takes_no_name_that_others_need(label):
     """What a stub binds, its solution binds again, unless no later cell reads it."""
-    (stub,) = STUBS[label]
+    *_, stub = STUBS[label]
     text = CHAPTER_OF[label].text
     after = CELL.findall(text[text.index(stub) + len(stub) + 4 :])
     left = bound_by(stub) - bound_by("\n".join(SOLUTIONS[label]))

@@ -54,7 +54,7 @@ def models_of():
         "worlds": worlds,
         "train_logs": train,
         "validation_logs": validation,
-        "predictions": np.array([smoothed(*_split(seed)[:2]) for seed in range(2)]),
+        "trained_again": np.array([smoothed(*_split(seed)[:2]) for seed in range(2)]),
     }
 
 
@@ -95,7 +95,7 @@ def test_floor_by_hand():
 
 
 def test_below_floor(both):
-    says = both["predictions"]
+    says = both["trained_again"]
     truth = np.array([true_ctr_matrix(world) for world in both["worlds"]])
     model, true = (losses(both, "train_logs", given) for given in (says, truth))
     unseen, true_unseen = (
@@ -145,7 +145,7 @@ def standing_in(predictions):
 
 def test_usual_start():
     two = models_of()
-    better, worlds = two["predictions"], two["worlds"]
+    better, worlds = two["trained_again"], two["worlds"]
     says = 0.7 * better + 0.3 * better.mean()
     oracle = np.array(list(map(zoolib.oracle_value, worlds)))
     value = np.array(list(map(zoolib.policy_value, worlds, says.argmax(axis=-1))))

@@ -310,7 +310,7 @@ with one_thread():
 """
     run = subprocess.run(
         [sys.executable, "-c", code],
-        env=os.environ | {"OMP_NUM_THREADS": "2"},
+        env=os.environ | {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"},
         capture_output=True,
         text=True,
         check=False,
