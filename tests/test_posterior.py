@@ -441,7 +441,9 @@ def test_rows_of_a_rebuild_count_by_their_weights(shape):
     same_rows = RidgePosterior(3, RIDGE, shape)
     same_rows.rebuild(x, reward, [1] * 30)
     fast.rebuild(x, reward)
-    assert same(state_of(fast), state_of(same_rows))
+    # Rows that are weighed and rows that are not may be summed, and rounded, in another order.
+    for ours, theirs in zip(state_of(fast), state_of(same_rows), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,9 @@ def make_book(folder, *settings):
     shutil.copy(ROOT / "Makefile", folder)
     if not (folder / ".venv").exists():
         (folder / ".venv").symlink_to(Path(sys.prefix))
-    return _said(["make", "-o", ".venv/ready", "book", *settings], folder)
+    # A make that called the tests would be heard in what this one says.
+    quiet = ["make", "--no-print-directory", "-o", ".venv/ready"]
+    return _said([*quiet, "book", *settings], folder, MAKEFLAGS="")
 
 
 def _said(command, folder, **environment):

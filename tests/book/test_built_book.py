@@ -87,11 +87,14 @@ def test_every_claim_of_the_chapters_is_on_the_page_of_claims():
     text = "".join(page.read_text() for page in chapters())
     made = re.findall(r'^claim\("(\w+)"', text, flags=re.M)
     in_loops = tuple(re.findall(r'^ +claim\(f"(\w+_)\{', text, flags=re.M))
+    helped = re.findall(r"^ *claim_recorded\(([^,]*),", text, flags=re.M)
+    again = {f"{key}_again" for key in re.findall(r'"(\w+)"', " ".join(helped))}
     html = soup(HTML / "chapters" / "claims.html")
     rows = html.select("table.claims tbody tr")
     keys = [row["id"].removeprefix("claim-").replace("-", "_") for row in rows]
     assert len(keys) == len(set(keys)) > 30
-    looped = [key for key in keys if key not in made]
+    assert again <= set(keys)
+    looped = [key for key in keys if key not in made and key not in again]
     assert [key for key in keys if key in made] == made
     assert all(key.startswith(in_loops) for key in looped)
     assert all(any(key.startswith(loop) for key in looped) for loop in in_loops)
