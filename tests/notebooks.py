@@ -130,6 +130,7 @@ def check(
         f"--nbval-cell-timeout={timeout_s}",
         "-p",
         "no:cacheprovider",
+        "-Wignore::pytest.PytestAssertRewriteWarning",  # nbval is imported before pytest asks for it
     ]
     command = [
         sys.executable,
