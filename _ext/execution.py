@@ -20,6 +20,7 @@ import sys
 import traceback
 from collections.abc import Iterable
 from functools import partial
+from importlib import import_module
 from importlib.metadata import requires, version
 from math import ceil
 from multiprocessing.pool import ThreadPool
@@ -187,6 +188,8 @@ def execute_ahead(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> No
     missing = longest_first(record.uri for record in cache.list_unexecuted(pages))
     folders = set(folder.parent.glob(PREFIX + "*")) | {folder}
     if missing:
+        # In a new home Matplotlib first lists the fonts, and tells the error stream if that takes long.
+        import_module("matplotlib.font_manager")
         say(announcement(expected_seconds(missing, folders).values()))
     for stale in folders - {folder}:
         shutil.rmtree(stale)

@@ -202,6 +202,17 @@ def test_what_is_to_come_is_said_in_pages_and_minutes(seconds, said):
     assert announcement(seconds) == said
 
 
+def test_fonts_are_listed_before_a_page_may_hear_of_it(tmp_path, monkeypatch):
+    """In a new home, a slow machine said so on the error stream of whatever cell came first."""
+    fonts = tmp_path / "fonts"
+    monkeypatch.setenv("MPLCONFIGDIR", str(fonts))
+    page = "```{code-cell} python\nfrom pathlib import Path\n"
+    page += f"print(len([*Path({str(fonts)!r}).glob('fontlist*')]), 'list')\n```\n"
+    status, output = build(tmp_path, page)
+    assert status == 0, output
+    assert "1 list" in (tmp_path / "_build/html/chapters/index.html").read_text()
+
+
 def test_ctrl_c_ends_the_build_and_its_kernels(tmp_path):
     # Busy in C, as a library may be: such a kernel does not hear that it should end.
     endless = "print(os.getpid(), file=Path('../{}.pid').open('w')); sum(range(10**15))"
