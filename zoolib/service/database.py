@@ -107,7 +107,10 @@ class Database:
         self.path, self._lock = Path(path), threading.RLock()
         with self._errors():
             self._db = sqlite3.connect(
-                self.path, TIMEOUT, isolation_level=None, check_same_thread=False
+                self.path,
+                timeout=TIMEOUT,
+                isolation_level=None,
+                check_same_thread=False,
             )
         try:
             with self._errors():
