@@ -66,7 +66,7 @@ def make(*arguments: str) -> list[str]:
 
 
 def stages(weekly: bool = False) -> dict[str, Stage]:
-    """Name the stages in their order; the limits leave ten times what two slow cores need."""
+    """Name the stages in their order; the limits are eight times or more what two busy cores took."""
     lengthy = ["-m", "", "-o", "faulthandler_timeout=3600"]
     chosen = lengthy if weekly else ["-m", "not weekly"]
     elsewhere = [f"--ignore=tests/{name}" for name in ("book", "site", "speed")]
