@@ -56,6 +56,12 @@ def test_every_public_name_is_found_where_the_stub_says(package):
             ["pandas", "scipy.stats", "torch"],
         ),
         ("from zoolib import run_experiment, LinUCBAgent, claim, plots", ["torch"]),
+        (
+            "from zoolib import Context, NeuralLinearAgent; "
+            "one = NeuralLinearAgent(2, 1, train_every=1, batch_size=1); "
+            "one.update(Context(0, [[1.0], [2.0]]), 0, 1)",
+            ["torch._dynamo"],  # PyTorch's compiler: a second of each page that trains
+        ),
     ],
 )
 def test_the_library_loads_what_is_used(use, unused):

@@ -30,10 +30,10 @@ from zoolib._support.checks import (
     as_size,
 )
 from zoolib.agents.base import Agent, Context
-from zoolib.models.networks import MLP, Generators, descend, seeded
+from zoolib.models.networks import MLP, SGD, Adam, Generators, descend, seeded
 from zoolib.models.replay import ReplayBuffer
 
-OPTIMISERS = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+OPTIMISERS = {"adam": Adam, "sgd": SGD}
 
 
 @dataclass(eq=False, repr=False)

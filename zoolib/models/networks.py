@@ -8,6 +8,7 @@ on the sum of their losses trains each network independently.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -42,6 +43,25 @@ def draw(generators: Generators, sample: Callable[[torch.Generator], Tensor]) ->
     if isinstance(generators, torch.Generator):
         return sample(generators)
     return torch.stack([draw(one, sample) for one in generators])
+
+
+class _Uncompiled(torch.optim.Optimizer):
+    """PyTorch's optimisers load its compiler, which takes a second, only to tell it that they do without."""
+
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
+
+
+class Adam(_Uncompiled, torch.optim.Adam):
+    """PyTorch's Adam."""
+
+    step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
+
+
+class SGD(_Uncompiled, torch.optim.SGD):
+    """PyTorch's gradient descent."""
+
+    step = torch.no_grad()(inspect.unwrap(torch.optim.SGD.step))
 
 
 def descend(optimiser: torch.optim.Optimizer, losses: Tensor) -> None:

@@ -33,7 +33,7 @@ from zoolib._support.checks import (
 from zoolib._support.progress import progress_bar
 from zoolib._support.state import Stateful
 from zoolib._support.threads import one_thread
-from zoolib.models.networks import MLP, Embedding, Generators, draw, seeded
+from zoolib.models.networks import MLP, Adam, Embedding, Generators, draw, seeded
 from zoolib.world.simulator import ZooplusSimulator
 
 # Settings of Chapter 1, chosen on other worlds by the loss on validation rows.
@@ -205,7 +205,7 @@ def train_recommender(
     held_out = None if validation is None else _tensors("validation", validation, model)
     device = torch.device(device or pick_device())
     model.to(device)
-    optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=True)
+    optimiser = Adam(model.parameters(), lr=learning_rate, fused=True)
     train_loss, validation_loss = [], []
     bar = progress_bar(progress, iterable=range(epochs), desc="training", unit="epoch")
     with nullcontext() if model._worlds else one_thread():
