@@ -160,7 +160,7 @@ def main():
         if not module.name.startswith("zoolib.book.exercises.")
     )
     lines = [f"import {name}" for name in modules]
-    lines += [f"from zoolib import {name}" for name in zoolib.__all__]
+    lines += [f"from zoolib import {name}" for name in dir(zoolib)]
     lines += sys.stdin.read().splitlines()
     said = {line: words for line in lines if (words := complaint(line))}
     print(json.dumps({"file": zoolib.__file__, "said": said}))

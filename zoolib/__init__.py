@@ -22,7 +22,7 @@ names need come with the extras ``neural``, ``retrieval``, ``plots`` and ``sweep
 
 from zoolib._support.extras import attach_stub
 
-_load, __dir__, __all__ = attach_stub(__name__, __file__)
+_load, __dir__ = attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> object:

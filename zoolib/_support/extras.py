@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import lazy_loader
 
@@ -39,43 +38,29 @@ def needed_by(what: str) -> Iterator[None]:
         ) from None
 
 
-class Starred(str):
-    """A name in ``__all__``: ``from package import *`` asks for it with this very object.
-
-    So it can be told from a name that somebody imports because they need it.
-    """
-
-
-class Missing:
-    """Stands for what a missing package is needed for: whoever uses it hears which extra brings that."""
-
-    def __init__(self, load: Callable[[], object]) -> None:
-        self._load = load
-
-    def __call__(self, *args: object, **options: object) -> object:
-        return self._load()(*args, **options)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._load(), name)
-
-
 def attach_stub(
     package: str, file: str
-) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package whose stub lists its names.
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package whose stub lists its names.
 
-    Each name is loaded when it is first used; ``from package import *`` passes over what is missing.
+    Each name is loaded when it is first used; ``from package import *`` brings those that can be loaded.
     """
     load, listed, names = lazy_loader.attach_stub(package, file)
 
     def load_or_explain(name: str) -> object:
-        plain = str(name)
-        try:
-            with needed_by(f"{package}.{plain}"):
-                return load(plain)
-        except ModuleNotFoundError:
-            if isinstance(name, Starred):
-                return Missing(partial(load_or_explain, plain))
-            raise
+        if name == "__all__":
+            return [one for one in names if _loads(load, one)]
+        with needed_by(f"{package}.{name}"):
+            return load(name)
 
-    return load_or_explain, listed, [Starred(name) for name in names]
+    return load_or_explain, listed
+
+
+def _loads(load: Callable[[str], object], name: str) -> bool:
+    try:
+        load(name)
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRAS:
+            raise
+        return False
+    return True

@@ -8,4 +8,4 @@ expected; the agent is then unchanged.
 
 from zoolib._support.extras import attach_stub
 
-__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
+__getattr__, __dir__ = attach_stub(__name__, __file__)
