@@ -9,7 +9,7 @@ import inspect
 import linecache
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, partial
 from hashlib import sha256
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -37,6 +37,10 @@ def described(name: str, value: object, within: tuple[object, ...] = ()) -> str:
     within : tuple of object
         The functions and classes in whose description this stands: a recursion ends there.
     """
+
+    def parts(values: Iterable[object]) -> list[str]:
+        return [described(name, one, within) for one in values]
+
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):
@@ -45,7 +49,6 @@ def described(name: str, value: object, within: tuple[object, ...] = ()) -> str:
         exact = value.dtype.kind != "f" or value.dtype.itemsize < 8
         numbers = value if exact else value.astype(np.float32)
         return f"array {value.shape} {_digest(numbers.tobytes())}"
-    parts = partial(_described, name, within)
     if isinstance(value, list | tuple):
         return f"[{', '.join(parts(value))}]"
     if isinstance(value, set | frozenset):
@@ -54,11 +57,9 @@ def described(name: str, value: object, within: tuple[object, ...] = ()) -> str:
         pairs = zip(parts(value), parts(value.values()), strict=True)
         return f"{{{', '.join(map(': '.join, pairs))}}}"
     if isinstance(value, partial):
-        (call,) = parts([value.func])
-        given = [*parts(value.args)]
-        named = zip(value.keywords, parts(value.keywords.values()), strict=True)
-        given += map("=".join, named)
-        return f"{call}({', '.join(given)})"
+        pairs = zip(value.keywords, parts(value.keywords.values()), strict=True)
+        given = [*parts(value.args), *map("=".join, pairs)]
+        return f"{parts([value.func])[0]}({', '.join(given)})"
     if isinstance(value, MethodType):
         return ".".join(parts([value.__self__, value.__func__]))
     if isinstance(value, ModuleType):
@@ -78,10 +79,6 @@ def described(name: str, value: object, within: tuple[object, ...] = ()) -> str:
     )
 
 
-def _described(name: str, within: tuple[object, ...], values: object) -> list[str]:
-    return [described(name, value, within) for value in values]
-
-
 def _digest(content: bytes) -> str:
     return sha256(content).hexdigest()[:12]
 
@@ -92,18 +89,10 @@ def _mark(name: str, made: FunctionType | type, within: tuple[object, ...]) -> s
         return ""
     if _is_of_package(made.__module__):  # of a function, what it took along
         cells = getattr(made, "__closure__", None) or ()
-        texts = _described(name, within, (cell.cell_contents for cell in cells))
+        texts = [described(name, cell.cell_contents, within) for cell in cells]
         return f"({', '.join(texts)})" if texts else ""
-    within = (*within, made)
-    if isinstance(made, FunctionType):
-        reads = {"code": _code(made.__code__)} | _read(made)
-    else:
-        reads = {"bases": made.__bases__}
-        reads["fields"] = list(getattr(made, "__dataclass_fields__", ()))
-        reads |= {
-            key: _member(one) for key, one in vars(made).items() if _is_own(key, one)
-        }
-    what = f"{{}}, which {made.__qualname__} reads,"
+    reads = _read(made) if isinstance(made, FunctionType) else _members(made)
+    what, within = f"{{}}, which {made.__qualname__} reads,", (*within, made)
     texts = [f"{k}={described(what.format(k), v, within)}" for k, v in reads.items()]
     return f"#{_digest(repr(sorted(texts)).encode())}"
 
@@ -117,26 +106,29 @@ def _is_of_package(module: str) -> bool:
     return known or bool(re.search("(site|dist)-packages", file))
 
 
-def _member(one: object) -> object:
-    return getattr(one, "__func__", getattr(one, "fget", one))
-
-
-def _is_own(key: str, one: object) -> bool:
-    """Whether a class got this from whoever wrote it."""
-    if isinstance(one, FunctionType):
-        return one.__code__.co_filename != "<string>" and "__annotate" not in key
-    return not key.startswith(("__", "_abc_"))
+def _members(made: type) -> dict[str, object]:
+    """Return what whoever wrote a class put into it."""
+    found = {"bases": made.__bases__}
+    found["fields"] = list(getattr(made, "__dataclass_fields__", ()))
+    for key, one in vars(made).items():
+        code = getattr(one, "__code__", None)
+        generated = code and (code.co_filename == "<string>" or "__annotate" in key)
+        if not generated and (code or not key.startswith(("__", "_abc_"))):
+            found[key] = getattr(one, "__func__", getattr(one, "fget", one))
+    return found
 
 
 def _read(function: FunctionType) -> dict[str, object]:
-    """Return what a function finds outside itself: defaults, variables of functions around it, globals."""
-    code, around = function.__code__, function.__closure__ or ()
-    reads = {"defaults": function.__defaults__, "named": function.__kwdefaults__}
+    """Return the code of a function and what it finds outside: defaults, variables around it, globals."""
+    code = function.__code__
+    reads = {"code": _code(code)}
+    reads |= {"defaults": function.__defaults__, "named": function.__kwdefaults__}
     names = _names(code)
     reads |= {n: of for n, of in function.__globals__.items() if n in names}
-    cells = dict(zip(code.co_freevars, around, strict=True))
-    cells.pop("__class__", None)  # for `super`
-    return reads | {name: cell.cell_contents for name, cell in cells.items()}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        if name != "__class__":  # which is there for `super`
+            reads[name] = cell.cell_contents
+    return reads
 
 
 @cache
@@ -144,15 +136,16 @@ def _names(code: CodeType) -> set[str]:
     """Return the globals that code reads, and the code inside it."""
     loads = dis.get_instructions(code)
     names = {one.argval for one in loads if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    inside = [one for one in code.co_consts if isinstance(one, CodeType)]
-    return names.union(*map(_names, inside))
+    return names.union(
+        *(_names(one) for one in code.co_consts if isinstance(one, CodeType))
+    )
 
 
 @cache
 def _code(code: CodeType) -> str:
     """Return the code of a function without what does nothing, in every version of Python the same."""
-    tree = ast.parse("".join(linecache.getlines(code.co_filename)))
     wanted = ast.Lambda if code.co_name == "<lambda>" else DEFINITIONS
+    tree = ast.parse("".join(linecache.getlines(code.co_filename)))
     found = [node for node in ast.walk(tree) if isinstance(node, wanted)]
     here = [_shape(node) for node in found if _first_line(node) == code.co_firstlineno]
     if not here:
