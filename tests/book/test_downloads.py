@@ -477,6 +477,21 @@ def test_no_cell_needs_what_a_solution_defines(page):
                 assert not read_or_bound(statement, ast.Load) & only_solved, source
 
 
+def test_no_record_of_chapter_3_follows_the_shocks_that_a_reader_changes():
+    """Else *Run All* would play its grids of many worlds anew, for hours."""
+    own, recorded = {"SHOCKS"}, {"recorded_experiment", "sweep", "RecordedRuns"}
+    set_anywhere = False
+    for source in code_of((ROOT / "chapters/neural-bandits.md").read_text()):
+        for statement in ast.parse(source).body:
+            read = read_or_bound(statement, ast.Load)
+            set_anywhere |= "SHOCKS" in bound(statement)
+            assert not (read & own and read & recorded), ast.unparse(statement)
+            if isinstance(statement, ast.Assign | ast.FunctionDef):
+                for names in (own, recorded):
+                    names |= bound(statement) if read & names else set()
+    assert set_anywhere
+
+
 @pytest.fixture(scope="module")
 def wheel():
     return HTML / "_downloads" / downloads.WHEEL
