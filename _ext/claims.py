@@ -4,7 +4,7 @@
 interval``` its interval; both link to the cell that checked the claim, and their title, which
 `scripts/claims.js` shows as a tooltip, holds interval, bound and worlds. An interval that stands alone in
 its brackets is for print and notebooks: on the screen the tooltip has it. An unknown key is a warning: it
-breaks the build. Cells lose the lines that `claim` printed, and those that only check or draw are folded.
+breaks the build. Cells lose the lines that `claim` printed.
 
 What does not hold in a reader's build, claims and doubts about records, is marked in the text and is a line in
 ``_build/doubts``. In a strict build it is a warning, whichever build executed the page.
@@ -20,10 +20,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from cells import element
 from docutils import nodes
-from myst_nb.sphinx_ import HideCodeCellNode
 from sphinx.application import Sphinx
-from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxRole
@@ -36,9 +35,6 @@ LINE = re.compile(rf"^{PRINTED}(\w+): .*\n?", re.M)
 DOUBT_PREFIX = "doubt:"
 DOUBTS = "doubts"
 MARK = " (does not hold here)"
-IMPORTS = ast.Import | ast.ImportFrom
-FOLDS = ("Show", "Hide")
-DEFINITIONS = ast.FunctionDef | ast.ClassDef
 OPENS, CLOSES = re.compile(r"\s*[(\[](?:interval )?$"), re.compile(r"^[)\]]")
 
 
@@ -126,22 +122,14 @@ def _tell(app: Sphinx, env: BuildEnvironment) -> None:
 
 
 def prepare(app: Sphinx, doctree: nodes.document) -> None:
-    """Take the lines of claims out of outputs, fold cells, and set brackets apart."""
-    needed: set[str] = set()  # by cells further down that are shown
-    cells = doctree.findall(lambda node: _element(node) == "cell_code")
-    for cell in reversed(list(cells)):
-        if _element(cell[0]) != "cell_code_source":
-            continue
-        keys, place = _strip(cell), _fold(cell, needed, app.config)
-        if keys:  # inside the fold, which a browser opens when one comes here
-            place.insert(0, nodes.target("", "", ids=[anchor(key) for key in keys]))
+    """Take the lines of claims out of outputs, leave a place to lead to, and set brackets apart."""
+    for cell in list(doctree.findall(lambda node: element(node) == "cell_code")):
+        if element(cell[0]) == "cell_code_source" and (keys := _strip(cell)):
+            # Inside what may be folded, which a browser opens when one comes here.
+            cell[0].insert(0, nodes.target("", "", ids=[anchor(key) for key in keys]))
     for number in list(doctree.findall(PendingNumber)):
         if number["part"] == "interval":
             _set_apart(number)
-
-
-def _element(node: nodes.Node) -> str | None:
-    return node.get("nb_element") if isinstance(node, nodes.container) else None
 
 
 def _strip(cell: nodes.Element) -> list[str]:
@@ -162,86 +150,6 @@ def _strip(cell: nodes.Element) -> list[str]:
         if not output.children:
             cell.remove(output)
     return keys
-
-
-def _fold(cell: nodes.Element, needed: set[str], config: Config) -> nodes.Element:
-    """Fold a cell that only imports, checks or draws, or the claims at the end of another.
-
-    A cell stays open if it prints, defines functions, or binds a name that a shown one below it needs.
-    Returns what holds the claims.
-    """
-    source, mode = cell[0], cell.get("hide_mode", "")
-    code = ast.parse(re.sub(r"(?m)^[%!].*$", "", source.astext()))
-    binds, reads = _names(code)
-    says = any(_is_text(part) for output in cell[1:] for part in output.children)
-    if not (mode or says or binds & needed) and _only_checks(code, reads):
-        cell["hide_mode"] = mode = "input"
-        cell["prompt_show"] = config.nb_code_prompt_show
-        cell["prompt_hide"] = config.nb_code_prompt_hide
-    if "input" in mode:
-        return source
-    needed -= binds
-    needed |= reads
-    return _fold_claims(source, code) or source
-
-
-def _is_text(part: nodes.Node) -> bool:
-    """Whether a part of an output is printed text or a table; figures are described beside them."""
-    text = part.findall(lambda n: isinstance(n, nodes.literal_block | nodes.raw))
-    return any(text) and not any(part.findall(nodes.image))
-
-
-def _names(code: ast.Module) -> tuple[set[str], set[str]]:
-    """Return the names that a cell binds, and the other names that it reads."""
-    binds, reads = set(), set()
-    for node in ast.walk(code):
-        if isinstance(node, ast.Name):
-            (reads if isinstance(node.ctx, ast.Load) else binds).add(node.id)
-        elif isinstance(node, ast.arg):
-            binds.add(node.arg)
-        elif isinstance(node, DEFINITIONS):
-            binds.add(node.name)
-    return binds, reads - binds
-
-
-def _only_checks(code: ast.Module, reads: set[str]) -> bool:
-    """Whether a cell draws, or imports, claims or publishes and defines nothing to be read."""
-    if "plt" in reads:
-        return True
-    if any(isinstance(part, DEFINITIONS) for part in code.body):
-        return False
-    imports = any(isinstance(part, IMPORTS) for part in code.body)
-    claims = any(name.endswith("claim") for name in reads)
-    return imports or claims or "publish" in reads
-
-
-def _fold_claims(source: nodes.Element, code: ast.Module) -> nodes.Element | None:
-    """Fold the claims at the end of a cell, whose other lines are shown; return the fold."""
-    first = len(code.body)
-    while first and {"claim", "check"} & _called(code.body[first - 1]):
-        first -= 1
-    if not first or not any("claim" in _called(part) for part in code.body[first:]):
-        return None
-    (block,) = source.findall(nodes.literal_block)
-    lines = block.astext().splitlines()
-    end = code.body[first].lineno - 1
-    shown, folded = ("\n".join(part) for part in (lines[:end], lines[end:]))
-    block.replace_self(nodes.literal_block(shown, shown, **block.attributes))
-    words = {f"prompt_{do.lower()}": f"{do} how this is checked" for do in FOLDS}
-    fold = HideCodeCellNode(classes=["above-input"], **words)
-    fold += nodes.container(classes=["cell_input"])
-    fold[0] += nodes.literal_block(folded, folded, **block.attributes)
-    source.parent.insert(1, fold)
-    return fold
-
-
-def _called(part: ast.stmt) -> set[str]:
-    """Name the functions that a statement calls, or repeatedly calls, only for their effects."""
-    if isinstance(part, ast.For):
-        return set().union(*map(_called, part.body)) & {"claim"}
-    call = part.value if isinstance(part, ast.Expr) else None
-    name = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
-    return {"claim" if name.endswith("claim") else name}
 
 
 # --- Numbers ------------------------------------------------------------------------------------------

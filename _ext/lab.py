@@ -9,7 +9,6 @@ What a reader has written or run stays: newer notebooks replace only those that 
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import re
@@ -48,9 +47,6 @@ LINK = "\ue010{}\ue011{}\ue012"
 # What a cell will show: it gets the numbers and captions that are said in the cell's options.
 DRAWING = {"image/svg+xml": '<svg xmlns="http://www.w3.org/2000/svg"/>'}
 TABLE = {"text/html": "<table><thead><tr><th></th></tr></thead></table>"}
-TEXT = {"text/plain": "—"}
-# Calls that show nothing, though a cell may end with them.
-SILENT = re.compile(r"[\w.]*(claim|publish|use_style)\(")
 
 
 class TextBuilder(StandaloneHTMLBuilder):
@@ -105,24 +101,14 @@ def write_texts(root: Path, work: Path) -> dict[str, str]:
 
 
 def placeholder(cell: NotebookNode) -> list[NotebookNode]:
-    """Return an output of the kind that a cell will have."""
+    """Return what a cell will show if it has a number and a caption, which its options give to an output."""
     if "figure" in cell.metadata.get("mystnb", {}):
         shown = DRAWING
     elif "table" in cell.metadata:
         shown = TABLE
-    elif _says(cell.source):
-        shown = TEXT
     else:
         return []
     return [nbformat.v4.new_output("display_data", shown)]
-
-
-def _says(source: str) -> bool:
-    """Whether a cell seems to print something: by `print`, or because it ends with a value."""
-    last = ast.parse(re.sub(r"(?m)^[%!].*$", "", source)).body[-1:]
-    if not last or not isinstance(last[0], ast.Expr) or source.endswith(";"):
-        return "print(" in source
-    return "print(" in source or not SILENT.match(ast.unparse(last[0]))
 
 
 def fill(cache: Path, sources: Iterable[Path], known: Path) -> None:

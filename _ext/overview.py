@@ -56,13 +56,12 @@ class OverviewDirective(SphinxDirective):
 def contents(node: nodes.Element) -> Counter[str]:
     """Count what there is to read in a node; exercises, folded code and printed outputs are left out."""
     found: Counter[str] = Counter()
-    folded = "input" in node.get("hide_mode", "")
     for child in node.children:
         kind = type(child).__name__
         classes = [] if isinstance(child, nodes.Text) else child.get("classes", [])
         if kind.startswith("exercise"):
             found["exercises"] += 1
-        elif kind.startswith(("solution", "HideCode")) or "overview" in classes:
+        elif kind.startswith(("solution", "Fold")) or "overview" in classes:
             continue
         elif "cell_output" in classes:
             found["figures"] += len(list(child.findall(nodes.image)))
@@ -72,7 +71,7 @@ def contents(node: nodes.Element) -> Counter[str]:
             found["lines of code"] += len(child.astext().splitlines())
         elif isinstance(child, nodes.Text):
             found["words"] += len(child.split())
-        elif not (folded and "cell_input" in classes):
+        else:
             found += contents(child)
     return found
 

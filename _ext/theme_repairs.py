@@ -40,19 +40,17 @@ html:not(:has(.math)) :is(script[src*=tex-svg], script:-soup-contains("window.Ma
 head link[rel=preload][as=script], :has(> table.dataframe) > style,
 meta[name=viewport] ~ meta[name=viewport], #jb-print-docs-body:has(h1:empty)
 """
-# What HTML calls otherwise: a corner of a table is no header, and a summary holds text.
+# What HTML calls otherwise: a corner of a table is no header.
 NAMES = {
     "section:is(#proof-content, #exercise-content, #solution-content)": "div",
     "table th:is(:empty, :has(> p:only-child:empty))": "td",
-    "summary > p": "span",
 }
-# Attributes: identifiers that many elements of a page have, a label that hides the words that one sees and
-# one that is missing, borders that styles draw, and roles as HTML knows them.
+# Attributes: identifiers that many elements of a page have, a label that is missing, borders that styles draw,
+# and roles as HTML knows them.
 ATTRIBUTES = {
     "div:is(#proof-content, #exercise-content, #solution-content, #proof)": {
         "id": None
     },
-    "summary:has(> span)": {"aria-label": None},
     "li.has-children > details > summary": {"aria-label": "Its pages"},
     "table.dataframe": {"border": None},
     "input[autocorrect]": {"autocorrect": None},

@@ -99,7 +99,7 @@ def _article(page: str, html: Path, folder: Path, book: Book) -> Tag:
         element.decompose()
     for box in article.find_all("details"):
         box["open"] = ""
-        if "hide" in box.get("class", []):  # the fold of a code cell
+        if "fold" in box.get("class", []):  # the fold of a code cell
             box.summary.decompose()
             box.name, box["class"] = "div", "unfolded"
     for element in article.find_all(id=True):

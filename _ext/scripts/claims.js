@@ -125,19 +125,25 @@
     show();
   };
 
-  // Whoever comes for a claim finds it open, also where the browser does not open it itself.
-  const open = () => {
-    const row = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    const section = row?.closest("details.claims-of");
-    if (!section || section.open) return;
-    section.open = true;
-    row.scrollIntoView();
-  };
-
   words.addEventListener("input", show);
   page.addEventListener("change", show);
   order.addEventListener("change", sort);
-  window.addEventListener("hashchange", open);
   show();
+})();
+
+// Whoever comes for a claim, or for the cell that checked it, finds it open, also where the browser does not open it
+// itself. On the page of claims its sections must have been closed before.
+(() => {
+  "use strict";
+
+  const open = () => {
+    const place = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const fold = place?.closest("details:not([open])");
+    if (!fold) return;
+    fold.open = true;
+    place.scrollIntoView();
+  };
+
+  window.addEventListener("hashchange", open);
   open();
 })();

@@ -82,10 +82,12 @@ PAGE = """
 It is {claim}`k` (interval {claim}`k interval`), or {claim}`k interval` (so {claim}`l interval`).
 
 ```{code-cell} python
+:tags: [hide-input]
 from zoolib import Estimate, claim
 ```
 
 ```{code-cell} python
+:tags: [hide-input]
 claim("k", "So it is.", Estimate(7, 6, 8, 2), above=1, fmt=".0f", seeds=[3, 4])
 ```
 
@@ -137,14 +139,15 @@ def test_an_interval_alone_in_its_brackets_is_apart(page):
     assert line == "It is 7 (interval 6 to 8), or 6 to 8 (so 0.400 to 0.600)."
 
 
-def test_cells_print_no_claims_and_fold_what_only_checks(page):
+def test_cells_print_no_claims_and_are_folded_where_they_are_tagged(page):
     imports, k, half, needed, after = page.select("div.cell")
     assert "must be" not in page.select_one("article").text.partition("There are")[0]
     assert [imports.details is not None, k.details is not None] == [True, True]
     assert [out.text.strip() for out in half.select(".cell_output")] == ["shown"]
     assert "def half" in half.select_one(".cell_input").text
-    assert half.details.select_one("pre").text.startswith("claim(")
-    assert needed.select_one(".cell_input").text.strip() == "needed = 3"
+    assert half.details is None
+    assert half.find(id="checked-l").find_parent(class_="cell_input")
+    assert needed.select_one(".cell_input").text.strip().startswith("needed = 3")
     assert needed.select_one(".cell_output") is None
     assert after.details is None
 

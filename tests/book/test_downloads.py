@@ -139,6 +139,7 @@ mystnb:
   figure:
     name: fig-one
     caption: A line with $a | b$.
+tags: [hide-input]
 ---
 import matplotlib.pyplot as plt
 _, ax = plt.subplots()
@@ -267,7 +268,7 @@ def test_code_cells_are_those_of_the_page_without_outputs(book, made):
         ["nbval-ignore-output"],
         None,
         ["hide-input"],
-        None,
+        ["hide-input"],
     ]
     assert cells[3].metadata.mystnb.figure.name == "fig-one"
 

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from cells import Fold
 from docutils import nodes
 from overview import _duration, contents, difference
 
@@ -144,8 +145,7 @@ def test_effort_counts_what_is_read():
     printed = nodes.literal_block("", "many words are printed")
     pictures = nodes.figure("", nodes.image(), nodes.caption("", "a caption"))
     cell += nodes.container("", printed, pictures, classes=["cell_output"])
-    folded = nodes.container("", classes=["cell"], hide_mode="input")
-    folded += cell.children[0].deepcopy()
+    folded = nodes.container("", Fold("", cell[0].deepcopy()), classes=["cell"])
     found = contents(
         page(
             nodes.title("", "Two words"),

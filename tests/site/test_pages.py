@@ -10,6 +10,7 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 
 from tests.book.pages import page_names
+from tests.book.taught import TAUGHT
 from tests.exercises import CHAPTERS
 from tests.notebooks import HTML
 
@@ -17,6 +18,7 @@ DESKTOP, PHONE = (1280, 800), (390, 844)
 # The page at the root only leads to the first one.
 PAGES = [name for name in page_names() if name != "index.html"]
 LANDING = "chapters/index.html"
+CELLS = "chapters/quickstart.html"
 # The pages of the reference are written by one template: the longest and the shortest stand for all.
 REFERENCE = sorted(
     (name for name in PAGES if name.startswith("chapters/api/")),
@@ -44,6 +46,8 @@ SCROLLED = """() => [...document.querySelectorAll(".cell_output, .cell_output *"
   part.checkVisibility() && part.scrollWidth > part.clientWidth + 1 &&
   getComputedStyle(part).overflowX !== "visible"
 ).map(part => part.textContent.trim().slice(0, 60))"""
+WIDE_CODE = """() => [...document.querySelectorAll(".cell_input pre")].filter(code =>
+  code.checkVisibility() && code.scrollWidth > code.clientWidth).map(code => code.textContent)"""
 TYPESET = "() => window.MathJax?.startup?.promise.then(() => null)"
 # Axe reads one of each kind of coloured word, formula and shape of an icon: thousands of them look alike.
 THIN_OUT = """() => {
@@ -94,6 +98,7 @@ class Visit:
     weight: int
     wider_than_screen: int
     scrolled: list
+    wide_code: list
     faults: list = field(default_factory=list)
     violations: list = field(default_factory=list)
 
@@ -131,6 +136,7 @@ def visited(browser, address):
                 "document.documentElement.scrollWidth - innerWidth"
             ),
             scrolled=page.evaluate(SCROLLED),
+            wide_code=page.evaluate(WIDE_CODE),
             faults=[*faults],  # axe, which asks for styles again, has no part in them
         )
         if ask_axe:
@@ -201,6 +207,27 @@ def test_colours_and_borders_are_there_before_any_script(browser, address, schem
 )
 def test_no_output_of_a_chapter_scrolls_sideways_on_a_desktop(visited, name):
     assert visited(name, DESKTOP, True).scrolled == []
+
+
+@pytest.mark.parametrize("name", TAUGHT)
+def test_no_open_code_of_a_page_that_teaches_scrolls_on_a_desktop(visited, name):
+    assert visited(f"chapters/{name}.html", DESKTOP, True).wide_code == []
+
+
+def test_open_code_that_is_wider_than_its_frame_is_found(browser, address):
+    page = browser.new_page(
+        viewport=dict(zip(("width", "height"), DESKTOP, strict=True))
+    )
+    page.goto(address + CELLS)
+    before = page.evaluate(WIDE_CODE)
+    page.evaluate(
+        """document.querySelectorAll(".cell_input pre").forEach(code => {
+          code.textContent = code.closest("details") ? "y".repeat(200) : "x".repeat(95);
+        })"""
+    )
+    assert {*page.evaluate(WIDE_CODE)} == {"x" * 95}
+    assert not {*before} & {"x" * 95}
+    page.close()
 
 
 @pytest.mark.parametrize("name", PAGES)
