@@ -22,6 +22,9 @@ CELL = re.compile(
 )
 ASIDE = r"^```\{%s-start\}.*?^```\{%s-end\}"
 LONGEST, LONGEST_CLASS, LONGEST_FIGURE = 15, 40, 12
+WIDEST = (
+    88  # so many characters fit between the side columns of a screen of 1280 pixels
+)
 OPEN_AT_LEAST, LINKS_AT_MOST = 0.75, 10
 COMPUTES = {"play", "run_experiment", "recorded_experiment", "sweep", "train", "fit"}
 COMPUTES |= {"select", "update"}
@@ -175,6 +178,8 @@ def _lengths(everything: list[Cell]) -> Iterator[str]:
             has_class = any(isinstance(one, ast.ClassDef) for one in cell.tree.body)
             if cell.lines > (LONGEST_CLASS if has_class else LONGEST):
                 yield f"an open cell has {cell.lines} lines"
+            wide = [line for line in cell.code.splitlines() if len(line) > WIDEST]
+            yield from (f"an open line is too wide: {line.strip()}" for line in wide)
 
 
 def _names(everything: list[Cell]) -> Iterator[str]:

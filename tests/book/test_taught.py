@@ -58,6 +58,7 @@ SOUND = {
     ),
     "long class": cell("class One:\n    " + many(39).replace("\n", "\n    ")),
     "exercise": exercise("answer = ...", many(30) + "\nanswer = total\nassert answer"),
+    "as wide as fits": cell(f"x = '{'y' * 82}'"),
     "magic": cell("%time total\n!ls"),
     "agents play": cell("agent = LinUCBAgent(3, 2)\n\ndef f(x):\n    return agent, x"),
 }
@@ -80,6 +81,7 @@ FAULTS = {
     "long": (cell(many(16)), "an open cell has 16 lines"),
     "long def": (cell("def f():\n  " + "\n  ".join(["a = 1"] * 15)), "has 16 lines"),
     "long class": (cell("class A:\n  " + "\n  ".join(["a = 1"] * 40)), "has 41 lines"),
+    "wide": (cell(f"x = '{'y' * 84}'"), "an open line is too wide: x = 'yyy"),
     "unknown name": (cell("print(tota)"), "tota of an open cell is not seen before"),
     "in a function": (cell("def f(x):\n    return x + y"), "y of an open cell"),
     "from a figure": (cell("low = 1", FIGURE) + cell("print(low)"), "low of an open"),
