@@ -125,12 +125,13 @@ bench: $(PEERS_READY)
 	@mkdir -p $(dir $(BENCH))
 	@.venv-peers/bin/python -m benchmarks --json $(BENCH)
 
-# Plays what is missing in the records of the chapters, sweeps and long runs; if stopped, the next call goes on.
-SWEPT := static-recommender linucb neural-bandits practice large production sessions experiments choosing-alpha digits neural-ucb-paper
+# Plays what is missing in the records that pages read, of sweeps and long runs; if stopped, the next call goes on.
+SWEPT = $(shell grep -l 'RECORDS /' chapters/*.md chapters/*/*.md)
 sweeps: $(READY)
-	@mkdir -p _build/sweeps && for chapter in $(SWEPT); do \
-		$(BIN)/jupytext -q --to py:percent -o _build/sweeps/$$chapter.py chapters/$$chapter.md && \
-		ZOOLIB_LENIENT=0 MPLBACKEND=agg TQDM_DISABLE= $(BIN)/python _build/sweeps/$$chapter.py || exit 1; \
+	@for page in $(SWEPT:chapters/%.md=%); do \
+		mkdir -p _build/sweeps/$$(dirname $$page) && \
+		$(BIN)/jupytext -q --to py:percent -o _build/sweeps/$$page.py chapters/$$page.md && \
+		ZOOLIB_LENIENT=0 MPLBACKEND=agg TQDM_DISABLE= $(BIN)/python _build/sweeps/$$page.py || exit 1; \
 	done
 
 # The lock for all platforms and Pythons; needs uv. What is pinned stays pinned where it still fits, unless

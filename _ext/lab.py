@@ -138,7 +138,7 @@ def numbered(root: Path) -> dict[str, str]:
         if file.exists() and "{code-cell}" in file.read_text(encoding="utf-8")
     ]
     return {
-        page: f"{number:02}-{Path(page).name}.ipynb"
+        page: f"{number:02}-{'-'.join(Path(page).parts[1:])}.ipynb"
         for number, page in enumerate(pages)
     }
 

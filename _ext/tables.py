@@ -3,10 +3,14 @@
 A cell says ``table: {name: tab-…, caption: …}`` in its options. Its data frame, which MyST-NB would show as raw
 HTML, becomes a table of the page like those in the text: numbered, captioned, and a target of ``{numref}``.
 
+A cell ``**98.8**`` is bold: the best of its column.
+
 Why our own: MyST-NB gives names and captions to the pictures of a cell only.
 """
 
 from __future__ import annotations
+
+import re
 
 from bs4 import BeautifulSoup
 from docutils import nodes
@@ -15,6 +19,13 @@ from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
 LOG = logging.getLogger(__name__)
+
+
+def paragraph(text: str) -> nodes.paragraph:
+    """Make the content of a cell; a text between two pairs of asterisks is bold, as in Markdown."""
+    if found := re.fullmatch(r"\*\*(.+)\*\*", text):
+        return nodes.paragraph("", "", nodes.strong("", found[1]))
+    return nodes.paragraph(text, text)
 
 
 def table_of(html: str) -> nodes.table:
@@ -26,7 +37,7 @@ def table_of(html: str) -> nodes.table:
     parts = {"thead": nodes.thead(), "tbody": nodes.tbody()}
     for row in rows:
         texts = [cell.get_text(strip=True) for cell in row.find_all(("th", "td"))]
-        entries = [nodes.entry("", nodes.paragraph(text, text)) for text in texts]
+        entries = [nodes.entry("", paragraph(text)) for text in texts]
         parts[row.parent.name] += nodes.row("", *entries)
     group += list(parts.values())
     return nodes.table("", group)

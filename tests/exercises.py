@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.notebooks import ROOT, chapters
+from tests.notebooks import ROOT, chapters, name_of
 from zoolib import check
 
 CELL = re.compile(
@@ -81,7 +81,7 @@ class Chapter:
 
 
 CHAPTERS = {
-    page.stem: Chapter(page.stem)
+    name_of(page): Chapter(name_of(page))
     for page in chapters()
     if "{exercise-start}" in page.read_text()
 }

@@ -45,6 +45,17 @@ def chapters(root: Path = ROOT, numbered: bool = False) -> list[Path]:
     return [page for page in pages if "{code-cell}" in page.read_text()]
 
 
+def name_of(page: Path) -> str:
+    """Return the path of a page below ``chapters``: several pages may have one name, each in its folder."""
+    parts = page.with_suffix("").parts
+    return "/".join(parts[len(parts) - parts[::-1].index("chapters") :])
+
+
+def flat(page: Path) -> str:
+    """Return the name of a page as one of a file."""
+    return name_of(page).replace("/", "-")
+
+
 def with_outputs(page: Path) -> Path:
     """Write the notebook of a page, with the outputs that the book shows, beside it."""
     notebook = jupytext.read(page)
@@ -154,7 +165,7 @@ def check(
         text=True,
         check=False,
     )
-    print(f"{notebook.name}:\n{result.stdout}", flush=True)
+    print(f"{notebook.parent.name}/{notebook.name}:\n{result.stdout}", flush=True)
     return result.returncode
 
 
@@ -169,7 +180,7 @@ def check_all(notebooks: Iterable[Path], library: Path | None = None) -> int:
 
 def main(names: list[str]) -> int:
     """Check the chapters of these names, or every chapter; return 0 if all hold."""
-    pages = [page for page in chapters() if not names or page.stem in names]
+    pages = [page for page in chapters() if not names or name_of(page) in names]
     assert pages, "no chapter found: nothing would be checked"
     with tempfile.TemporaryDirectory() as folder:
         outside = Path(folder).resolve()
@@ -178,7 +189,7 @@ def main(names: list[str]) -> int:
             taken_along(
                 HTML / download(page.relative_to(ROOT).with_suffix("").as_posix()),
                 with_outputs(page),
-                outside / page.stem,
+                outside / flat(page),
                 library,
             )
             for page in pages

@@ -191,7 +191,9 @@ def main(arguments: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     pages = sorted(
-        one.stem for one in CHAPTERS.glob("*.md") if SEEDS.search(one.read_text())
+        one.relative_to(CHAPTERS).with_suffix("").as_posix()
+        for one in CHAPTERS.rglob("*.md")
+        if SEEDS.search(one.read_text())
     )
     parser.add_argument("chapters", nargs="+", metavar="CHAPTER", help=", ".join(pages))
     parser.add_argument("--first-seed", type=int, default=500, help="default: 500")

@@ -19,7 +19,7 @@ import yaml
 from packaging.requirements import Requirement
 
 import zoolib
-from tests.notebooks import ROOT, chapters
+from tests.notebooks import ROOT, chapters, name_of
 
 
 @pytest.mark.parametrize("package", ["zoolib", "zoolib.agents"])
@@ -127,20 +127,20 @@ def prose(page):
     return re.sub(r"\{[\w:]+\}`[^`]*`|`[^`]*`|\]\([^)]*\)", "", text)
 
 
-@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", chapters(), ids=name_of)
 def test_no_measured_number_is_typed_into_the_prose(page):
     """Decimals and percentages in the text come from claims; whole numbers may be settings."""
     assert re.findall(r".{0,40}\d+\.\d+.{0,20}|.{0,40}\d\s?%.{0,20}", prose(page)) == []
 
 
-@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", chapters(), ids=name_of)
 def test_prose_keeps_its_voice(page):
     text = re.sub(r"!\[|!=", "", prose(page))
     assert "!" not in text
     assert not re.search("[\U0001f300-\U0001faff\u2600-\u27bf]", page.read_text())
 
 
-@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", chapters(), ids=name_of)
 def test_every_figure_has_a_name_a_caption_and_alt_text(page):
     cells = re.findall(r"```\{code-cell\}.*?\n(.*?)\n```", page.read_text(), flags=re.S)
     drawing = [cell for cell in cells if "plt.subplots" in cell]
@@ -180,7 +180,7 @@ def test_lines_of_cells_are_counted_without_options_and_gaps(
     assert lines_of_cells(page) == [lines]
 
 
-@pytest.mark.parametrize("page", chapters(numbered=True), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", chapters(numbered=True), ids=name_of)
 def test_chapters_end_with_exercises_that_are_solved(page):
     text = page.read_text()
     asked = re.findall(r"\{exercise-start\}.*?\n:label: (\S+)", text)

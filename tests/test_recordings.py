@@ -552,7 +552,7 @@ def test_records_of_results_name_their_commit_and_a_chapter_reads_each(path):
     commits = {part["commit"] for part in parts}
     assert commits
     assert all(re.fullmatch(r"[0-9a-f]{12}", commit) for commit in commits)
-    pages = [page.read_text() for page in (ROOT / "chapters").glob("*.md")]
+    pages = [page.read_text() for page in (ROOT / "chapters").rglob("*.md")]
     assert any(path.name in page for page in pages)
 
 
@@ -563,7 +563,7 @@ def test_the_books_records_name_their_commit_and_a_chapter_reads_each(path):
     shape = len(record["agents"]), len(record["seeds"]), record["n_steps"]
     assert record["changes"].shape == shape
     assert record["seeds"] in ([*range(20)], [42] * 20)
-    pages = [page.read_text() for page in (ROOT / "chapters").glob("*.md")]
+    pages = [page.read_text() for page in (ROOT / "chapters").rglob("*.md")]
     name = path.stem.rstrip("0123456789")  # the page makes names with numbers
     assert any("recorded_experiment(" in page and name in page for page in pages)
 

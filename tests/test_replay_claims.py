@@ -100,10 +100,13 @@ def test_a_page_without_worlds_and_an_unknown_chapter_are_refused(tmp_path, caps
     page.write_text(PAGE.replace("SEEDS = range(3)", "SEEDS = [1, 2, 3]"))
     with pytest.raises(ValueError, match="must have a cell with SEEDS = range"):
         replay(page, 500)
-    for arguments in (["glossary"], ["linucb", "--first-seed", "-1"]):
+    for arguments in (["glossary"], ["evidence/linucb", "--first-seed", "-1"]):
         with pytest.raises(SystemExit):
             main(arguments)
-        assert "wanted any of earlier-notes, large, linucb" in capsys.readouterr().err
+        assert (
+            "wanted any of earlier-notes, evidence/linucb, large"
+            in capsys.readouterr().err
+        )
 
 
 def test_a_cell_can_list_what_it_defines(tmp_path):

@@ -3,13 +3,12 @@
 import platform
 import re
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.book.pages import page_names, places, soup
-from tests.notebooks import HTML, chapters, unproven_cells, with_outputs
+from tests.notebooks import HTML, chapters, name_of, unproven_cells, with_outputs
 
 NAMES = page_names()
 FETCHED = {
@@ -65,9 +64,9 @@ def test_styles_fetch_nothing_from_another_host():
     )
 
 
-@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", chapters(), ids=name_of)
 def test_figures_come_in_both_themes_with_alt_text_and_caption(page):
-    html = soup(HTML / "chapters" / f"{page.stem}.html")
+    html = soup(HTML / "chapters" / f"{name_of(page)}.html")
     drawn = html.select("div.cell_output img")
     assert drawn or "plt." not in page.read_text()
     for figure in html.find_all("figure"):
@@ -155,8 +154,11 @@ def test_every_chapter_was_executed_to_its_end():
     html = soup(HTML / "chapters" / "executions.html")
     times, versions = html.select("article table")
     rows = times.select("tbody tr")
-    done = {Path(row.a["href"]).stem: float(row.find_all("td")[2].text) for row in rows}
-    assert set(done) == {page.stem for page in chapters()}
+    done = {
+        row.a["href"].removesuffix(".html"): float(row.find_all("td")[2].text)
+        for row in rows
+    }
+    assert set(done) == {name_of(page) for page in chapters()}
     assert all(seconds > 0 for seconds in done.values())
     versions = dict(
         [cell.text.strip() for cell in row.find_all("td")]
@@ -166,7 +168,7 @@ def test_every_chapter_was_executed_to_its_end():
     assert versions["numpy"] == np.__version__
 
 
-@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", chapters(), ids=name_of)
 def test_notebooks_carry_the_outputs_of_the_book(page):
     notebook = with_outputs(page)
     assert unproven_cells(notebook) == []

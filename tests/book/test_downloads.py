@@ -20,7 +20,7 @@ from nbclient.exceptions import CellExecutionError
 from packaging.requirements import Requirement
 
 from tests.book.building import build
-from tests.notebooks import HTML, ROOT, chapters, check, install, taken_along
+from tests.notebooks import HTML, ROOT, chapters, check, install, name_of, taken_along
 
 BIB = "@book{gittins, author={Gittins, John}, title={Indices}, publisher={Wiley}, year={2011}}"
 PAGE = r"""
@@ -424,9 +424,9 @@ def test_a_page_that_hides_a_cell_gives_no_notebook(book):
         )
 
 
-@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", chapters(), ids=name_of)
 def test_each_chapter_can_be_downloaded(page):
-    path = HTML / "_downloads" / "chapters" / f"{page.stem}.ipynb"
+    path = HTML / "_downloads" / "chapters" / f"{name_of(page)}.ipynb"
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     text = outside_code(prose(notebook))
@@ -459,7 +459,7 @@ def read_or_bound(part, kind):
     return {name.id for name in names if isinstance(name.ctx, kind)}
 
 
-@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", chapters(), ids=name_of)
 def test_no_cell_needs_what_a_solution_defines(page):
     """Else *Run All* would stop there, or go on with what an exercise left open."""
     only_solved, is_solution = set(), False

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.book.pages import soup
-from tests.notebooks import HTML, ROOT, chapters
+from tests.notebooks import HTML, ROOT, chapters, name_of
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FRONT = (ROOT / "chapters" / "index.md").read_text(encoding="utf-8")
@@ -77,7 +77,7 @@ def test_the_first_page_says_how_long_its_paths_take():
     paths = html.select_one("#three-paths").find_all("li")
     evening, practice, everything = (minutes(path.strong.text) for path in paths)
     pages = [
-        HTML / "chapters" / f"{page.stem}.html" for page in chapters(numbered=True)
+        HTML / "chapters" / f"{name_of(page)}.html" for page in chapters(numbered=True)
     ]
     facts = [minutes(soup(page).find(class_="chapter-facts").text) for page in pages]
     assert everything == sum(facts)

@@ -18,7 +18,7 @@ from lab import MARK, WORK, checksum, lay_out, main, numbered
 from tests.book.building import build_again
 from tests.book.building import lay_out as write_book
 from tests.book.test_downloads import LEFTOVERS, outside_code, prose
-from tests.notebooks import ROOT, chapters
+from tests.notebooks import ROOT, chapters, flat
 
 
 def offer(root, name, text):
@@ -107,7 +107,7 @@ def test_what_else_lies_there_is_left_alone(root):
 
 def test_the_book_s_notebooks_come_in_its_order():
     names = [name.removesuffix(".ipynb") for name in numbered(ROOT).values()]
-    assert [name[3:] for name in names] == [page.stem for page in chapters()]
+    assert [name[3:] for name in names] == [flat(page) for page in chapters()]
     assert names[:2] == ["00-index", "01-static-recommender"]
 
 

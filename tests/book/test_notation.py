@@ -17,7 +17,7 @@ from sphinx.testing.util import SphinxTestApp
 from tex_symbols import single, stated_shapes, symbols
 
 import zoolib
-from tests.notebooks import ROOT, chapters
+from tests.notebooks import ROOT, chapters, name_of
 from zoolib import monitoring, offpolicy
 from zoolib.experiments import evaluation
 from zoolib.models import retrieval
@@ -231,7 +231,7 @@ def cell_docstrings(page):
     ]
 
 
-@pytest.mark.parametrize("page", chapters(), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", chapters(), ids=name_of)
 def test_shapes_in_code_and_prose_of_a_chapter_use_axes_of_the_source(page):
     assert [
         axes for text in cell_docstrings(page) if (axes := unknown_axes(SOURCE, text))

@@ -9,7 +9,7 @@ from overview import _duration, contents, difference
 
 from tests.book.building import build_again, lay_out
 from tests.book.pages import soup
-from tests.notebooks import HTML, chapters
+from tests.notebooks import HTML, chapters, name_of
 
 TOC = """format: jb-book
 root: chapters/index
@@ -200,9 +200,9 @@ def test_a_time_and_its_rounding_are_said_alike(seconds, shown):
     assert _duration(seconds) in durations(shown)
 
 
-@pytest.mark.parametrize("chapter", chapters(numbered=True), ids=lambda page: page.stem)
+@pytest.mark.parametrize("chapter", chapters(numbered=True), ids=name_of)
 def test_the_facts_of_a_chapter_are_true(chapter):
-    html = soup(HTML / "chapters" / f"{chapter.stem}.html")
+    html = soup(HTML / "chapters" / f"{name_of(chapter)}.html")
     said = html.find(class_="chapter-facts").text
     asked = chapter.read_text().count("{exercise-start}")
     assert f"Exercises: {asked}." in said
@@ -210,6 +210,6 @@ def test_the_facts_of_a_chapter_are_true(chapter):
     (seconds,) = (
         float(row.find_all("td")[2].text)
         for row in times.select("tbody tr")
-        if chapter.stem in row.a["href"]
+        if row.a["href"] == f"{name_of(chapter)}.html"
     )
     assert any(f"To run: {one}." in said for one in durations(seconds))

@@ -84,23 +84,23 @@ def test_the_least_room_comes_first_and_the_books_order_comes_back(page):
 
 def test_whoever_comes_for_a_claim_finds_it_open(page, site):
     page.goto("about:blank")
-    page.goto((site / "chapters/claims.html").as_uri() + "#claim-runs-lead")
-    row = page.locator("tr#claim-runs-lead")
+    page.goto((site / "chapters/claims.html").as_uri() + "#claim-runs-behind")
+    row = page.locator("tr#claim-runs-behind")
     row.wait_for(state="visible")
     assert 0 <= row.bounding_box()["y"] < page.viewport_size["height"]
 
 
 def test_a_row_leads_to_its_cell_and_opens_it(page):
-    row = page.locator("tr#claim-runs-lead")
-    page.get_by_label("Find").fill("leads the usual recommender")
+    row = page.locator("tr#claim-runs-behind")
+    page.get_by_label("Find").fill("alpha 1.5 is behind it")
     row.locator("a.checked-in").click()
-    place = page.locator("#checked-runs-lead")
-    assert page.url.endswith("linucb.html#checked-runs-lead")
+    place = page.locator("#checked-runs-behind")
+    assert page.url.endswith("evidence/linucb.html#checked-runs-behind")
     # A browser opens the cell once it has laid the page out, which a click does not wait for.
     page.wait_for_function(
-        "document.getElementById('checked-runs-lead')?.closest('details').open"
+        "document.getElementById('checked-runs-behind')?.closest('details').open"
     )
-    assert "runs_lead" in place.locator("xpath=ancestor::details").inner_text()
+    assert "runs_behind" in place.locator("xpath=ancestor::details").inner_text()
 
 
 # --- Numbers in the text ------------------------------------------------------------------------------
@@ -113,8 +113,8 @@ def chapter(browser, site, request):
     size = {"width": width, "height": 800}
     page = browser.new_page(viewport=size, color_scheme=theme, has_touch=width < 500)
     page.route("**/tex-svg.js*", lambda route: route.fulfill(body=""))
-    page.goto((site / "chapters/linucb.html").as_uri())
-    yield page, page.locator('a.claim[href$="#checked-runs-lead"]').first
+    page.goto((site / "chapters/evidence/linucb.html").as_uri())
+    yield page, page.locator('a.claim[href$="#checked-runs-behind"]').first
     page.close()
 
 
@@ -143,7 +143,7 @@ def test_a_number_tells_what_stands_behind_it_to_the_keyboard(chapter):
     page.keyboard.press("Escape")
     assert not tells(page, number)
     page.keyboard.press("Enter")
-    assert page.url.endswith("#checked-runs-lead")
+    assert page.url.endswith("#checked-runs-behind")
 
 
 def test_a_number_tells_what_stands_behind_it_to_the_mouse(chapter):
@@ -159,13 +159,13 @@ def test_a_number_tells_what_stands_behind_it_to_the_mouse(chapter):
 def test_a_first_tap_tells_and_a_second_one_leads_to_the_cell(browser, site):
     size = {"width": 390, "height": 800}
     page = browser.new_page(viewport=size, has_touch=True)
-    page.goto((site / "chapters/linucb.html").as_uri())
-    number = page.locator('a.claim[href$="#checked-runs-lead"]').first
+    page.goto((site / "chapters/evidence/linucb.html").as_uri())
+    number = page.locator('a.claim[href$="#checked-runs-behind"]').first
     number.tap()
     assert tells(page, number)
     assert "#" not in page.url
     number.tap()
-    assert page.url.endswith("#checked-runs-lead")
+    assert page.url.endswith("#checked-runs-behind")
     page.close()
 
 
@@ -190,8 +190,8 @@ def test_an_interval_alone_in_brackets_is_for_tables_and_paper(chapter, site):
 
 def test_without_scripts_a_number_has_a_title(browser, site):
     page = browser.new_page(java_script_enabled=False)
-    page.goto((site / "chapters/linucb.html").as_uri())
-    number = page.locator('a.claim[href$="#checked-runs-lead"]').first
+    page.goto((site / "chapters/evidence/linucb.html").as_uri())
+    number = page.locator('a.claim[href$="#checked-runs-behind"]').first
     assert "must be above 100; seed 42" in number.get_attribute("title")
     page.close()
 

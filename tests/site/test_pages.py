@@ -3,7 +3,6 @@
 import json
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -203,7 +202,12 @@ def test_colours_and_borders_are_there_before_any_script(browser, address, schem
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in PAGES if Path(name).stem in CHAPTERS]
+    "name",
+    [
+        name
+        for name in PAGES
+        if name.removeprefix("chapters/").removesuffix(".html") in CHAPTERS
+    ],
 )
 def test_no_output_of_a_chapter_scrolls_sideways_on_a_desktop(visited, name):
     assert visited(name, DESKTOP, True).scrolled == []

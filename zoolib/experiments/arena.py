@@ -2,7 +2,7 @@
 
 A click happens when a uniform number, one for each step, world and category, lies below the true click
 probability of the product shown: agents that show products of one category get the same click. See "How
-the experiments are run" in the back matter.
+the experiments are run" in the part "Evidence".
 """
 
 from __future__ import annotations

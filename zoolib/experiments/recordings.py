@@ -55,7 +55,7 @@ def recorded_experiment(
     """Replay an experiment from its record; what it lacks, the agents play; without one, they write it.
 
     A record identifies agents by their settings, but code may change. So the agents play the first visits again
-    at each call, and a mismatch raises. See "Recorded runs" in the back matter.
+    at each call, and a mismatch raises. See "Recorded runs" in the part "Evidence".
 
     If the environment sets ``ZOOLIB_LENIENT=1``, a record need not fit: agents that it lacks are played, of
     another experiment all, and a line says which; first visits that differ are a line, too. Nothing that is

@@ -150,7 +150,7 @@ def sweep(
     """Measure every agent with every setting in every world, on all cores or a cluster.
 
     The tasks are played by joblib: on this machine's cores, or wherever ``joblib.parallel_config``
-    says, for example on the workers of a Dask cluster. See "Sweeps" in the back matter.
+    says, for example on the workers of a Dask cluster. See "Sweeps" in the part "Evidence".
 
     Parameters
     ----------
