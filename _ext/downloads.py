@@ -71,6 +71,8 @@ TITLES = "summary, .sd-card-title, p.admonition-title"
 # Where a code cell stood, and before the title of a solution: characters that Unicode leaves to private use.
 CODE, SOLUTION = "\ue000", "\ue001"
 CELL = re.compile(r"^```\{code-cell\}.*?^```$", re.M | re.S)
+# In place of a picture that another page has made.
+ELSEWHERE = "This picture is drawn on the page that the link below leads to."
 # Begins a new cell of text, for jupytext.
 BREAK = "\n\n+++\n\n"
 # Environments that stand alone in LaTeX, and what they are inside $$.
@@ -125,6 +127,11 @@ class Prose(MarkdownConverter):
             return text
         tex = el.get_text().strip().removeprefix(r"\(").removesuffix(r"\)")
         return f"${_one_line(tex)}$"
+
+    def convert_img(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        """Show a picture at its public address; without one, say where it is."""
+        made = self.link(self.escape(el["alt"], parent_tags), el["src"])
+        return f"!{made}" if made.endswith(f"{el['src']})") else ELSEWHERE
 
     def convert_div(self, el: Tag, text: str, parent_tags: set[str]) -> str:
         if "math" not in el.get("class", []):
@@ -182,6 +189,10 @@ def prepared(soup: BeautifulSoup) -> Tag:
     article = soup.select_one("article.bd-article")
     for cell in article.select("div.cell"):
         _put(soup, CODE, cell, "figcaption")
+    for figure in article.select("figure.shown"):
+        where = soup.new_tag("p", attrs={"id": figure["id"]})
+        where.append(figure.select_one("img.only-light"))
+        figure.replace_with(where, figure.figcaption)
     for figure in article.select("div.interactive"):
         where = "Here the book's web page has a figure with values to change."
         _put(soup, where, figure, ".interactive-caption")

@@ -65,6 +65,8 @@ def contents(node: nodes.Element) -> Counter[str]:
             continue
         elif "cell_output" in classes:
             found["figures"] += len(list(child.findall(nodes.image)))
+        elif kind == "PendingShown":
+            found["figures"] += 1
         elif isinstance(child, nodes.math_block):
             found["formulas"] += 1
         elif isinstance(child, nodes.literal_block):
