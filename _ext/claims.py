@@ -126,7 +126,7 @@ def prepare(app: Sphinx, doctree: nodes.document) -> None:
     for cell in list(doctree.findall(lambda node: element(node) == "cell_code")):
         if element(cell[0]) == "cell_code_source" and (keys := _strip(cell)):
             # Inside what may be folded, which a browser opens when one comes here.
-            cell[0].insert(0, nodes.target("", "", ids=[anchor(key) for key in keys]))
+            cell[0].insert(0, [nodes.target("", "", ids=[anchor(k)]) for k in keys])
     for number in list(doctree.findall(PendingNumber)):
         if number["part"] == "interval":
             _set_apart(number)
@@ -216,6 +216,21 @@ def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         number.replace_self(link)
 
 
+def point(
+    app: Sphinx, pagename: str, templatename: str, context: dict, doctree: object
+) -> None:
+    """Move the place of a claim from the top of its cell to its key, if that stands in the code."""
+    body = context.get("body", "")
+    for key in (k for k, one in app.env.claims.items() if one["page"] == pagename):
+        name = f'id="{anchor(key)}"'
+        before, _, cell = body.partition(f'<span class="target" {name}></span>')
+        code, end, after = cell.partition("</pre>")
+        word = f'class="s2">"{key}"<'
+        if word in code:
+            body = before + code.replace(word, f"{name} {word}", 1) + end + after
+    context["body"] = body
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.setup_extension("interactive")  # which brings the folder of scripts
     app.add_node(PendingNumber)
@@ -224,4 +239,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("doctree-read", prepare)
     app.connect("env-updated", collect)
     app.connect("doctree-resolved", resolve)
+    app.connect("html-page-context", point)
     return {"parallel_read_safe": False, "parallel_write_safe": True}

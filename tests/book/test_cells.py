@@ -59,6 +59,8 @@ eight = 8
 ```{code-cell} python
 :tags: [hide-input]
 claim("l", "So is this.", 8, above=1, fmt="d")
+for number in (8, 9):
+    claim(f"n_{number}", "And these.", number, above=1, fmt="d")
 ```
 
 It is {claim}`k`.
@@ -109,5 +111,13 @@ def test_a_fold_holds_the_code_and_the_place_of_its_claims(article):
     place = article.find(id="checked-k")
     fold = place.find_parent("details")
     assert fold.pre.text.startswith('claim("k"')
+    assert place.text == '"k"'
     assert not fold.has_attr("open")
     assert [len(fold.find_all("pre")) for fold in article.select("details")] == [1] * 7
+
+
+def test_the_place_of_a_claim_is_its_key_in_the_code_or_the_top_of_its_cell(article):
+    checks = article.select("details")[-1]
+    assert checks.find(id="checked-l").find_parent("pre")
+    tops = [checks.find(id=f"checked-n-{number}") for number in (8, 9)]
+    assert not any(top.text or top.find_parent("pre") for top in tops)

@@ -59,6 +59,7 @@ SOUND = {
     "long class": cell("class One:\n    " + many(39).replace("\n", "\n    ")),
     "exercise": exercise("answer = ...", many(30) + "\nanswer = total\nassert answer"),
     "as wide as fits": cell(f"x = '{'y' * 82}'"),
+    "as wide in an exercise": exercise(f"x = '{'y' * 73}'", f"z = '{'y' * 80}'"),
     "magic": cell("%time total\n!ls"),
     "agents play": cell("agent = LinUCBAgent(3, 2)\n\ndef f(x):\n    return agent, x"),
 }
@@ -82,6 +83,8 @@ FAULTS = {
     "long def": (cell("def f():\n  " + "\n  ".join(["a = 1"] * 15)), "has 16 lines"),
     "long class": (cell("class A:\n  " + "\n  ".join(["a = 1"] * 40)), "has 41 lines"),
     "wide": (cell(f"x = '{'y' * 84}'"), "an open line is too wide: x = 'yyy"),
+    "wide stub": (exercise(f"x = '{'y' * 74}'", "z = 1"), "is too wide: x = 'yyy"),
+    "wide solution": (exercise("x = 1", f"z = '{'y' * 81}'"), "is too wide: z = 'yyy"),
     "unknown name": (cell("print(tota)"), "tota of an open cell is not seen before"),
     "in a function": (cell("def f(x):\n    return x + y"), "y of an open cell"),
     "from a figure": (cell("low = 1", FIGURE) + cell("print(low)"), "low of an open"),
