@@ -55,7 +55,7 @@ class ShownDirective(SphinxDirective):
         how = nodes.paragraph("", "", classes=["shown-how"])
         for node in (pending, shown, how):
             self.set_source_info(node)
-        return [shown, how]
+        return [nodes.container("", shown, how, classes=["framed"])]
 
 
 class Show(SphinxPostTransform):
