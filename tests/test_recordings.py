@@ -536,7 +536,7 @@ def test_what_a_reader_runs_never_enters_the_librarys_records(
     said = capsys.readouterr().out.splitlines()
     assert (
         said
-        == ["runs.json: of_any_kind(value=2) is played here, how long is unknown"] * 2
+        == ["runs.json: of_any_kind(value=2) is played here, which takes about 1 s"] * 2
     )
 
 
@@ -778,3 +778,25 @@ def test_a_run_says_how_long_it_takes_and_shows_a_bar(
     assert "1/7 [00:01<" in said.err
     with pytest.raises(TypeError, match="NoneType"):  # an error ends the bar, too
         recorded(slow, seconds=None)
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ([3.0, 0.2, None], "which takes about 2 s"),
+        ([0.0, 0.0], "which takes about 1 s"),
+        ([0.3, None, None], "how long is unknown"),  # one quick run is no estimate
+    ],
+)
+def test_only_what_is_known_of_most_runs_says_how_long_another_takes(
+    known, said, tmp_path, lenient, capsys
+):
+    recorded = RecordedRuns(tmp_path / "runs.json")
+    for number in range(len(known)):
+        recorded(of_any_kind, value=number)
+    runs = json.loads(recorded.path.read_text())
+    for run, seconds in zip(runs.values(), known, strict=True):
+        run["seconds"] = seconds
+    recorded.path.write_text(json.dumps(runs))
+    RecordedRuns(recorded.path)(of_any_kind, value="new")
+    assert f"value='new') is played here, {said}\n" in capsys.readouterr().out

@@ -114,13 +114,8 @@ def recorded_experiment(
         return Arena(list(agents), worlds, list(seeds), n_steps, events, churn)
 
     again = arena()
-    codes = np.empty((len(agents), *again.persona.shape), np.int64)
-    record = _read(path, experiment) if path.exists() else {}
-    place = {name: at for at, name in enumerate(agents)}
-    read = {name: at for name, at in record.get("rows", {}).items() if name in place}
-    if read:
-        changes = record["changes"][[*read.values()]]
-        codes[[place[name] for name in read]] = _unchanged(changes, again.persona)
+    read = _read(path, experiment, again.persona) if path.exists() else {}
+    codes = dict(read)
     if here := {name: agent for name, agent in agents.items() if name not in read}:
         if is_lenient():
             _tell(path, read, here)
@@ -128,16 +123,17 @@ def recorded_experiment(
         history = play(here, n_steps=n_steps, shocks=shocks)
         if history.n_steps < n_steps:
             raise KeyboardInterrupt("half an experiment is no record")
-        codes[[place[name] for name in here]] = _codes(arena(), history.arm, by)
-        if not record and may_write(path):
-            _write(path, experiment, _changes(codes, again.persona))
+        codes |= zip(here, _codes(arena(), history.arm, by), strict=True)
+    shown = np.stack([codes[name] for name in agents])
+    if may_write(path) and not path.exists():
+        _write(path, experiment, _changes(shown, again.persona))
     if begin and read:
         first, begun = arena(begin), {name: agents[name] for name in read}
         begun = play(begun, n_steps=begin, shocks=first.shocks, progress=False)
-        recorded = codes[[place[name] for name in read], :, :begin]
+        recorded = np.stack([*read.values()])[..., :begin]
         differs = _codes(first, begun.arm, by) != recorded
         _check_beginning(path, list(read), differs, may_differ)
-    history = _play_again(again, codes, by)
+    history = _play_again(again, shown, by)
     if live:
         history = _beside(play(live, n_steps=n_steps, shocks=shocks), history)
     return history
@@ -209,9 +205,9 @@ class RecordedRuns:
             )
         took = (run or {}).get("seconds") or self._duration(make)
         if is_lenient():
-            known = (
-                f"which takes about {in_words(took)}" if took else "how long is unknown"
-            )
+            known = "how long is unknown"
+            if took is not None:
+                known = f"which takes about {in_words(took)}"
             tell_played(self.path, f"{key} is played here, {known}")
         begun = time.process_time()
         with clock_bar(is_lenient(), took):
@@ -225,12 +221,13 @@ class RecordedRuns:
         return self._runs[key]["result"]
 
     def _duration(self, make: Callable[..., object]) -> float | None:
-        """Return how long the function took before, in seconds, if that is known."""
-        runs = {key: run["seconds"] for key, run in self._runs.items()}
-        known = [
-            s for key, s in runs.items() if key.startswith(f"{make.__name__}(") and s
+        """Return how long the function took before, in seconds, if that is known of most of its runs."""
+        ours = f"{make.__name__}("
+        runs = [
+            run["seconds"] for key, run in self._runs.items() if key.startswith(ours)
         ]
-        return float(np.median(known)) if known else None
+        known = [seconds for seconds in runs if seconds is not None]
+        return float(np.median(known)) if 2 * len(known) > len(runs) else None
 
     def _read(self) -> dict[str, dict[str, Any]]:
         try:
@@ -345,15 +342,13 @@ def _check_beginning(
     leave_doubt("Agents begin as their record says.", said)
 
 
-def _read(path: Path, experiment: dict[str, object]) -> dict[str, Any]:
-    """Return a record, with the rows of agents that it shares with this experiment: all, or it is refused."""
+def _read(
+    path: Path, experiment: dict[str, object], persona: NDArray
+) -> dict[str, NDArray]:
+    """Return what is recorded of the agents that a record shares with this experiment: all, or it raises."""
     try:
         record = from_bytes(lzma.decompress(path.read_bytes()))
-        theirs = record["agents"]
-        record["changes"], rows = (
-            record["changes"],
-            {name: at for at, name in enumerate(theirs)},
-        )
+        theirs, changes = record["agents"], record["changes"]
     except (lzma.LZMAError, EOFError, ValueError, KeyError) as error:
         raise damaged(path, error) from error
     differs = [name for name in experiment if record.get(name) != experiment[name]]
@@ -364,8 +359,9 @@ def _read(path: Path, experiment: dict[str, object]) -> dict[str, Any]:
             f"{record.get(name)!r}, not {experiment[name]!r}"
         )
     ours = {} if {*differs} - {"agents"} else experiment["agents"]
-    rows = {name: at for name, at in rows.items() if theirs[name] == ours.get(name)}
-    return record | {"rows": rows}
+    same = [name for name, text in theirs.items() if text == ours.get(name)]
+    rows = [[*theirs].index(name) for name in same]
+    return dict(zip(same, _unchanged(changes[rows], persona), strict=True))
 
 
 def _codes(arena: Arena, arm: NDArray, by: str) -> NDArray:
