@@ -18,7 +18,8 @@ import re
 import shutil
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.metadata import requires, version
@@ -75,6 +76,16 @@ def use_fresh_cache(app: Sphinx, config: Config) -> None:
     """Point MyST-NB at that folder, unless it has one."""
     if not config.nb_execution_cache_path:
         config.nb_execution_cache_path = str(cache_folder())
+
+
+@contextmanager
+def opened_cache(folder: Path | str) -> Iterator[JupyterCacheAbstract]:
+    """Open a cache of executions, and close its database: Python warns of one that is left open."""
+    cache = get_cache(folder)
+    try:
+        yield cache
+    finally:
+        cache.db.dispose()
 
 
 def has_cells(env: BuildEnvironment, docname: str) -> bool:
@@ -145,11 +156,11 @@ def first_line(text: str) -> str:
 
 def expected_seconds(pages: Iterable[str], folders: Iterable[Path]) -> dict[str, float]:
     """Tell how long each page will take: as the last time, by the caches in `folders`, or by its code."""
-    known = {
-        record.uri: record.data[SECONDS]
-        for folder in sorted(folders, key=lambda folder: folder.stat().st_mtime)
-        for record in get_cache(folder).list_cache_records()
-    }
+    known = {}
+    for folder in sorted(folders, key=lambda folder: folder.stat().st_mtime):
+        with opened_cache(folder) as cache:
+            records = cache.list_cache_records()
+            known |= {record.uri: record.data[SECONDS] for record in records}
     return {page: known.get(page) or _guessed_seconds(Path(page)) for page in pages}
 
 
@@ -227,10 +238,10 @@ def forget_failures(app: Sphinx, error: Exception | None = None) -> None:
     """Take executions that failed out of the cache."""
     if app.config.nb_execution_mode != "cache":
         return
-    cache = get_cache(app.config.nb_execution_cache_path)
-    for record in cache.list_cache_records():
-        if record.data.get(FAILED):
-            cache.remove_cache(record.pk)
+    with opened_cache(app.config.nb_execution_cache_path) as cache:
+        for record in cache.list_cache_records():
+            if record.data.get(FAILED):
+                cache.remove_cache(record.pk)
 
 
 def name_versions(app: Sphinx, config: Config) -> None:

@@ -10,8 +10,7 @@ from inspect import signature
 import jupytext
 import numpy as np
 import pytest
-from execution import cache_folder
-from jupyter_cache import get_cache
+from execution import cache_folder, opened_cache
 
 import zoolib
 from tests.exercises import CELL, CHAPTERS, is_definition, said
@@ -316,8 +315,8 @@ def test_a_stub_takes_no_name_that_others_need(label):
 
 def checks_of(page):
     """What the built book prints below each cell with a check: pairs of label and last line."""
-    cache = get_cache(cache_folder())
-    _, notebook = cache.merge_match_into_notebook(jupytext.read(page))
+    with opened_cache(cache_folder()) as cache:
+        _, notebook = cache.merge_match_into_notebook(jupytext.read(page))
     for cell in notebook.cells:
         asked = re.search(r'^check\(\s*"([\w-]+)"', cell.source, flags=re.M)
         if cell.cell_type == "code" and asked:

@@ -1,5 +1,6 @@
 """How a book is built: what is executed, how often, and the ways in which a build must fail."""
 
+import gc
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import time
 from types import SimpleNamespace
 
 import nbformat
+import psutil
 import pytest
 from execution import (
     AT_ONCE,
@@ -19,8 +21,8 @@ from execution import (
     expected_seconds,
     forget_failures,
     longest_first,
+    opened_cache,
 )
-from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
 
 from tests.book.building import BUILD, build, lay_out
@@ -160,7 +162,8 @@ def keep(folder, page, seconds, failed=False):
     """Keep an execution of a page in a cache."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(page)])
     bundle = CacheBundleIn(notebook, page, data={SECONDS: seconds, FAILED: failed})
-    get_cache(folder).cache_notebook_bundle(bundle, check_validity=False)
+    with opened_cache(folder) as cache:
+        cache.cache_notebook_bundle(bundle, check_validity=False)
 
 
 def test_an_execution_that_failed_is_forgotten_though_the_build_was_killed(tmp_path):
@@ -170,8 +173,25 @@ def test_an_execution_that_failed_is_forgotten_though_the_build_was_killed(tmp_p
         nb_execution_mode="cache", nb_execution_cache_path=tmp_path
     )
     forget_failures(SimpleNamespace(config=config))
-    (kept,) = get_cache(tmp_path).list_cache_records()
+    with opened_cache(tmp_path) as cache:
+        (kept,) = cache.list_cache_records()
     assert kept.uri == "good.md"
+
+
+def test_a_cache_is_closed_after_use(tmp_path):
+    """Python 3.13 and later warn of a database that was left open, in whatever runs then."""
+    keep(tmp_path, "good.md", 1)
+    config = SimpleNamespace(
+        nb_execution_mode="cache", nb_execution_cache_path=tmp_path
+    )
+    gc.disable()  # which closes it by chance
+    try:
+        forget_failures(SimpleNamespace(config=config))
+        expected_seconds(["good.md"], [tmp_path])
+        opened = [file.path for file in psutil.Process().open_files()]
+    finally:
+        gc.enable()
+    assert not [path for path in opened if str(tmp_path) in path]
 
 
 def test_a_page_takes_as_long_as_the_last_time_or_by_its_code(tmp_path):
