@@ -46,7 +46,7 @@ def test_a_shop_has_products():
 
 def test_a_shock_to_an_unknown_category_is_refused_in_words(page):
     shock = MarketShock("cat_connoisseur", {"Hamster Wheel": 0.9})
-    with pytest.raises(ValueError, match="category.*Hamster Wheel"):
+    with pytest.raises(ValueError, match=r"category.*Hamster Wheel"):
         page["shop"]().apply_shock(shock)
 
 
