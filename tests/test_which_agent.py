@@ -30,4 +30,4 @@ def test_a_row_shows_a_number_and_leads_to_its_experiment(row):
     _, advice, measured = row
     assert "`" in advice or "model" in advice or "agent" in advice
     assert "{claim}`" in measured
-    assert re.search(r"\{(ref|doc)\}`|\]\([\w-]+\.md#[\w-]+\)", measured)
+    assert re.search(r"\{(ref|doc)\}`|\]\(([\w-]+\.md)?#[\w-]+\)", measured)
