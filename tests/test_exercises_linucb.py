@@ -21,9 +21,8 @@ CHAPTER = CHAPTERS["linucb"]
 NAMES = CHAPTER.names(SEEDS=range(20))
 WORLD = ZooplusSimulator(seed=42)
 USED = {
-    "calm": SimpleNamespace(arm=np.zeros((2, 3, 1_001), int), index=lambda name: 1),
     "world": WORLD,
-    "dog_toy": WORLD.categories.index("Dog Toy"),
+    "toy": WORLD.categories.index("Dog Toy"),
 }
 
 
