@@ -435,7 +435,9 @@ def test_each_chapter_can_be_downloaded(page):
     assert code(notebook) == code_of(page.read_text())
     assert not any(cell.get("outputs") for cell in notebook.cells)
     numbers = re.findall(r"\*\*Fig\. ([\d.]+)\*\* \S", text)
-    assert len(numbers) == len(set(numbers)) == page.read_text().count("\n  figure:")
+    shown = re.findall(r"^```\{shown\} (?!tab-)", page.read_text(), flags=re.M)
+    figures = page.read_text().count("\n  figure:") + len(shown)
+    assert len(numbers) == len(set(numbers)) == figures
     solutions = page.read_text().count("{solution-start}")
     # Only a heading ends what JupyterLab hides with a solution.
     ends = r"\{solution-end\}\n```\s*(?:```\{exercise-start\}|#+ |\([\w-]+\)=\n#|$(?![\s\S]))"
