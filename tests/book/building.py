@@ -25,6 +25,15 @@ kernelspec:
   name: python3
 """
 
+# Options of a cell that draws a line.
+A_LINE = """mystnb:
+  image:
+    alt: A line that rises from the left to the right, which is all that there is to see.
+  figure:
+    name: fig-one
+    caption: A line.
+"""
+
 FLAGS = re.search(r"BUILD := \. (.*)", (ROOT / "Makefile").read_text())[1]
 BUILD = [
     str(Path(sys.executable).parent / "jupyter-book"),

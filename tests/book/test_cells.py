@@ -3,9 +3,10 @@
 import pytest
 from bs4 import BeautifulSoup
 
-from tests.book.building import build
+from tests.book.building import A_LINE, build
 
-PAGE = """
+PAGE = (
+    """
 ```{code-cell} python
 :tags: [hide-input]
 import matplotlib.pyplot as plt
@@ -16,13 +17,9 @@ Words between cells.
 
 ```{code-cell} python
 ---
-mystnb:
-  image:
-    alt: A line that rises from the left to the right, which is all that there is to see.
-  figure:
-    name: fig-one
-    caption: A line.
-tags: [hide-input]
+"""
+    + A_LINE
+    + """tags: [hide-input]
 ---
 plt.plot([1, 2]);
 ```
@@ -65,6 +62,7 @@ for number in (8, 9):
 
 It is {claim}`k`.
 """
+)
 
 
 @pytest.fixture(scope="module")

@@ -19,11 +19,12 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from packaging.requirements import Requirement
 
-from tests.book.building import build
+from tests.book.building import A_LINE, build
 from tests.notebooks import HTML, ROOT, chapters, check, install, name_of, taken_along
 
 BIB = "@book{gittins, author={Gittins, John}, title={Indices}, publisher={Wiley}, year={2011}}"
-PAGE = r"""
+PAGE = (
+    r"""
 (first-part)=
 ## Numbers and signs
 
@@ -133,19 +134,16 @@ claim("k", "It is so.", Estimate(0.5, 0.4, 0.6, 20), above=0.3)
 
 ```{code-cell} python
 ---
-mystnb:
-  image:
-    alt: A line that rises from the left to the right, which is all that there is to see.
-  figure:
-    name: fig-one
-    caption: A line with $a | b$.
-tags: [hide-input]
+"""
+    + A_LINE.replace("A line.", "A line with $a | b$.")
+    + r"""tags: [hide-input]
 ---
 import matplotlib.pyplot as plt
 _, ax = plt.subplots()
 ax.plot([1, 2]);
 ```
 """
+)
 FIRST = "The first page.\n\n```{claims}\n```\n\n```{bibliography}\n```\n"
 LEFTOVERS = (
     r"\{[a-z:-]+\}`[^`]",  # a role

@@ -15,7 +15,7 @@ from ipykernel.ipkernel import IPythonKernel
 from jupytext.cli import jupytext as jupytext_command
 from lab import MARK, WORK, checksum, lay_out, main, numbered
 
-from tests.book.building import build_again
+from tests.book.building import A_LINE, build_again
 from tests.book.building import lay_out as write_book
 from tests.book.test_downloads import LEFTOVERS, outside_code, prose
 from tests.notebooks import ROOT, chapters, flat
@@ -122,7 +122,8 @@ Text without code, and the {doc}`second`.
 ```{bibliography}
 ```
 """
-SECOND = """
+SECOND = (
+    """
 (some-part)=
 ## Some part
 
@@ -142,13 +143,9 @@ claim("k", "It is so.", Estimate(0.5, 0.4, 0.6, 20), above=0.3)
 
 ```{code-cell} python
 ---
-mystnb:
-  image:
-    alt: A line that rises from the left to the right, which is all that there is to see.
-  figure:
-    name: fig-one
-    caption: A line.
----
+"""
+    + A_LINE
+    + """---
 plt.plot([1, 2]);
 ```
 
@@ -180,6 +177,7 @@ total = 1 + 1
 ```{solution-end}
 ```
 """
+)
 FIRST = """
 (other-part)=
 ## Other part
