@@ -132,7 +132,9 @@ def clouds(ax: Axes, points: ArrayLike, group: ArrayLike, names: Sequence[str]) 
         style = {"color": LIGHT[color], "markersize": small, "label": name}
         ax.plot(*own.T, shape, markeredgewidth=0, alpha=0.7, **style)
     place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0)}
-    ax.legend(**place, ncols=2, handletextpad=0, columnspacing=0.5, markerscale=6 / small)
+    ax.legend(
+        **place, ncols=2, handletextpad=0, columnspacing=0.5, markerscale=6 / small
+    )
 
 
 def tiles(ax: Axes, table: pd.DataFrame, low: float, high: float) -> None:
