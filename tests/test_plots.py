@@ -34,6 +34,20 @@ def contrast(a, b):
     return (bright + 0.05) / (dim + 0.05)
 
 
+def test_clouds_show_each_group_in_a_shape_of_its_own(ax):
+    points = np.arange(12).reshape(6, 2)
+    plots.clouds(ax, points, [0, 1, 1, 2, 0, 2], ["a", "b", "c"])
+    drawn = {line.get_label(): line.get_xydata().tolist() for line in ax.lines}
+    assert drawn == {
+        "a": [[0, 1], [8, 9]],
+        "b": [[2, 3], [4, 5]],
+        "c": [[6, 7], [10, 11]],
+    }
+    assert len({line.get_marker() for line in ax.lines}) == 3
+    assert len({line.get_color() for line in ax.lines}) == 3
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b", "c"]
+
+
 def test_every_colour_reads_on_its_ground():
     assert LIGHT.keys() == DARK.keys()
     assert not set(LIGHT.values()) & set(DARK.values()), (

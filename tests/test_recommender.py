@@ -320,7 +320,7 @@ def cell_with(page, words):
 def test_chapter_1_trains_the_recommenders_that_chapter_2_asks_for(epochs, monkeypatch):
     # The cells of the chapters leave the number of epochs to the function.
     monkeypatch.setitem(train_recommender.__kwdefaults__, "epochs", epochs)
-    shown = cell_with("static-recommender", "def train_in(")
+    shown = cell_with("evidence/static-recommender", "def train_in(")
     names = vars(zoolib) | {"np": np, "cache": cache, "N_USERS": 1000, "N_PRODUCTS": 50}
     names["train_test_split"] = train_test_split
     exec(shown, names)

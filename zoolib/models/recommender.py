@@ -50,7 +50,7 @@ class MLPRecommender(Stateful, nn.Module):
     """Predict clicks from a user id and a product id.
 
     Two embeddings are looked up, concatenated and passed through layers of width 64, 32 and 1; the
-    sigmoid of the output is the predicted click probability. See Chapter 1, "An embedding model".
+    sigmoid of the output is the predicted click probability. See Chapter 1, "Two embeddings and three layers".
 
     Parameters
     ----------

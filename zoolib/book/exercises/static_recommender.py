@@ -21,7 +21,8 @@ from zoolib.book.exercises.judging import (
 from zoolib.models.recommender import MLPRecommender
 from zoolib.world.simulator import SHOCK_1, SHOCK_2, ZooplusSimulator
 
-N_WORLDS = 2  # in which the page and its exercises train models
+SEED = 42  # of the world of the page
+N_WORLDS = 2  # in which an exercise trains models
 PER_WORLD = "One number per world is wanted, in the order of the seeds 0 and 1."
 IN_CLICKS = "That is a value in clicks per visit: divide by the oracle's."
 IN_BITS = "That is in bits: take natural logarithms."
@@ -96,23 +97,24 @@ def _values(table: NDArray[np.float64]) -> tuple[float, float, float]:
 
 @exercise(
     "ex-below-floor",
-    wanted="the loss of the model and that of the true probabilities on the training rows, each with one "
-    "number per world, and what the models predict, as it comes from predict_all",
+    wanted="the loss of the chapter's model and that of the true probabilities on the training rows, and "
+    "what the model predicts for all users and products",
 )
-def _below_floor(
-    of_model: ArrayLike, of_truth: ArrayLike, predictions: ArrayLike
-) -> None:
-    hint = "Hand over the predictions of both models for all users and products."
-    predictions = numbers(predictions, (N_WORLDS, 1000, 50), hint)
-    for name, losses in (("truth", of_truth), ("model", of_model)):
-        losses = numbers(losses, (N_WORLDS,), f"Loss of the {name}: {PER_WORLD}")
-        for seed in range(N_WORLDS):
-            says = _pairs(_split(seed)[0]) if name == "truth" else predictions[seed]
-            right, unseen = _losses(seed, says)
-            other_rows = "These are the validation rows: take the training rows."
-            mistakes = {other_rows: unseen, IN_BITS: right / np.log(2)}
-            hint = f"Loss of the {name} in world {seed}: average -log p of what happened in the training rows."
-            expect_close(losses[seed], right, hint, within=1e-5, mistakes=mistakes)
+def _below_floor(of_model: float, of_truth: float, predictions: ArrayLike) -> None:
+    hint = "Hand over the predictions for all users and products."
+    predictions = numbers(predictions, (1000, 50), hint)
+    truth = _pairs(_split(SEED)[0])
+    for name, loss, says in (
+        ("truth", of_truth, truth),
+        ("model", of_model, predictions),
+    ):
+        right, unseen = _losses(SEED, says)
+        other_rows = "These are the validation rows: take the training rows."
+        mistakes = {other_rows: unseen, IN_BITS: right / np.log(2)}
+        hint = (
+            f"Loss of the {name}: average -log p of what happened in the training rows."
+        )
+        expect_close(loss, right, hint, within=1e-5, mistakes=mistakes)
 
 
 @exercise(
