@@ -328,21 +328,23 @@ def test_chapter_1_trains_the_recommenders_that_chapter_2_asks_for(epochs, monke
     assert (models.recommend() == static_choices(range(1))).all()
 
 
-def test_static_recommenders_learn_as_chapter_1_does(monkeypatch):
+@pytest.mark.parametrize("rate", [None, 0.03])
+def test_static_recommenders_learn_as_chapter_1_does(rate, monkeypatch):
     calls = []
 
     def note(model, train, **settings):
         calls.append((model, train, settings))
 
     monkeypatch.setattr(recommender, "train_recommender", note)
-    trained = static_recommenders([7, 3])
+    trained = static_recommenders([7, 3], click_rate=rate)
     ((model, train, settings),) = calls
     assert trained is model
     assert same(weights_of(model), weights_of(MLPRecommender(1000, 50, seed=[7, 3])))
     # Nothing but the seed: the other settings are those that a call without them has.
     assert settings == {"seed": [7, 3]}
     for seed, rows in zip((7, 3), train, strict=True):
-        log = ZooplusSimulator(seed=seed).sample_interactions(200_000)
+        world = ZooplusSimulator(seed=seed, click_rate=rate)
+        log = world.sample_interactions(200_000)
         expected, _ = train_test_split(log, test_size=0.2, random_state=seed)
         assert len(rows) == 160_000
         pd.testing.assert_frame_equal(rows, expected)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
 from zoolib import SHOCK_1, SHOCK_2, MarketShock, ZooplusSimulator, true_ctr_matrix
-from zoolib.world.simulator import Churn, appeal
+from zoolib.world.simulator import SPREADS, Churn, appeal
 
 sizes = st.integers(1, 120)
 seeds = st.integers(0, 2**32 - 1)
@@ -267,6 +267,62 @@ def test_a_rich_shop_is_the_plain_shop_and_more(seed, n_products, n_users):
     again = ZooplusSimulator(n_products, n_users, seed, rich=True)
     assert again.products.equals(rich.products)
     assert again.users.equals(rich.users)
+
+
+rates = st.floats(1e-6, 1 - 1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=seeds, n_products=sizes, n_users=sizes, rate=rates)
+def test_drawn_tastes_have_the_wanted_mean_and_leave_the_rest(
+    seed, n_products, n_users, rate
+):
+    usual = ZooplusSimulator(n_products, n_users, seed, rich=True)
+    drawn = ZooplusSimulator(n_products, n_users, seed, rich=True, click_rate=rate)
+    assert (usual.click_rate, drawn.click_rate) == (None, rate)
+    assert drawn.click_table.mean() == pytest.approx(rate)
+    assert 0 < drawn.click_table.min() < drawn.click_table.max() < 1
+    assert drawn.products.equals(usual.products)
+    assert drawn.users.equals(usual.users)
+    assert (ZooplusSimulator(seed=seed).click_table == usual.click_table).all()
+    again = eval(repr(drawn))
+    assert (again.click_table == drawn.click_table).all()
+
+
+def test_drawn_tastes_differ_by_seed_and_keep_their_order_at_all_rates():
+    orders = []
+    for seed in range(20):
+        tables = [
+            ZooplusSimulator(seed=seed, click_rate=rate).click_table
+            for rate in (0.5, 0.03, 0.005)
+        ]
+        assert len({tuple(table.argsort(axis=None)) for table in tables}) == 1
+        orders.append(tuple(tables[0].argsort(axis=None)))
+    assert len(set(orders)) == 20
+
+
+def test_drawn_log_odds_are_spread_as_in_the_usual_table():
+    usual = special.logit(ZooplusSimulator().click_table)
+    shops = [ZooplusSimulator(5, 1, seed, click_rate=0.2) for seed in range(400)]
+    odds = special.logit([shop.click_table for shop in shops])
+    spread = np.sqrt(np.square([*SPREADS.values()]).sum())
+    assert usual.std(ddof=1) == pytest.approx(spread, rel=0.05)
+    # Between shops, where the level is the same on average, each part shows in a difference.
+    across, down = odds[:, :, 0] - odds[:, :, 1], odds[:, 0] - odds[:, 1]
+    for difference, other in ((across, "category"), (down, "persona")):
+        expected = 2 * (SPREADS[other] ** 2 + SPREADS["pair"] ** 2)
+        assert np.square(difference).mean() == pytest.approx(expected, rel=0.12)
+    pair = across[:, 0] - across[:, 1]
+    assert np.square(pair).mean() == pytest.approx(4 * SPREADS["pair"] ** 2, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("rate", "error"),
+    [(0, ValueError), (1.0, ValueError), (-0.1, ValueError), ("0.5", TypeError)],
+)
+def test_a_click_rate_is_checked(rate, error):
+    with pytest.raises(error, match="click_rate must"):
+        ZooplusSimulator(click_rate=rate)
 
 
 def test_prices_freshness_budgets_and_curiosity_are_uniform_and_independent():

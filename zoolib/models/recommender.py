@@ -307,13 +307,17 @@ def _mean_loss(
     return losses.cpu().double().numpy()
 
 
-def static_recommenders(seeds: Sequence[int], n_products: int = 50) -> MLPRecommender:
+def static_recommenders(
+    seeds: Sequence[int], n_products: int = 50, click_rate: float | None = None
+) -> MLPRecommender:
     """Train the recommenders of Chapter 1, one for the world of each of W seeds, as W models in one.
 
     Each learns from 80 percent of 200,000 random visits to its own world, with the chapter's settings.
     A seed determines the world, the initial weights of its model and the order of its rows.
     """
-    worlds = [ZooplusSimulator(n_products, seed=seed) for seed in seeds]
+    worlds = [
+        ZooplusSimulator(n_products, seed=seed, click_rate=click_rate) for seed in seeds
+    ]
     logs = [world.sample_interactions(200_000) for world in worlds]
     train = [
         train_test_split(log, test_size=0.2, random_state=seed)[0]
@@ -324,6 +328,8 @@ def static_recommenders(seeds: Sequence[int], n_products: int = 50) -> MLPRecomm
     return model
 
 
-def static_choices(seeds: Sequence[int], n_products: int = 50) -> NDArray[np.int64]:
+def static_choices(
+    seeds: Sequence[int], n_products: int = 50, click_rate: float | None = None
+) -> NDArray[np.int64]:
     """Return what the recommenders of Chapter 1 show each user, shape (W, n_users), for a record of it."""
-    return static_recommenders(seeds, n_products).recommend()
+    return static_recommenders(seeds, n_products, click_rate).recommend()

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import scipy  # which loads scipy.optimize where it is first used
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from zoolib._support.checks import (
     Seed,
+    as_level,
     as_one_of,
     as_pairs,
     as_probability,
@@ -83,6 +85,9 @@ SHOCK_1 = MarketShock(
 SHOCK_2 = MarketShock("cat_connoisseur", {"Dog Toy": 0.75})
 
 
+# Standard deviations of the parts of log-odds that are drawn; together they spread as in the table above.
+SPREADS = {"persona": 0.5, "category": 0.5, "pair": 1.3}
+
 # Columns added by a rich shop, numbers in [0, 1]: of products and, in the same order, of users.
 QUALITIES = ("price", "freshness")
 WISHES = ("budget", "curiosity")
@@ -123,6 +128,11 @@ class ZooplusSimulator:
     rich : bool, default False
         Give products a price and a freshness, and users a budget and a curiosity; together with persona
         and category they determine the click probability: see `appeal`.
+    click_rate : float, optional
+        Draw the table of click probabilities anew, with this mean, strictly between 0 and 1. Log-odds are
+        a level, a normal number for each persona, one for each category and one for each pair, in all
+        spread as in the usual table. A seed gives the same order of probabilities at all rates. If
+        omitted, the shop has the usual table.
 
     Attributes
     ----------
@@ -160,6 +170,7 @@ class ZooplusSimulator:
         n_users: int = 1000,
         seed: Seed = 42,
         rich: bool = False,
+        click_rate: float | None = None,
     ) -> None:
         self.n_products = as_size("n_products", n_products)
         self.n_users = as_size("n_users", n_users)
@@ -175,11 +186,16 @@ class ZooplusSimulator:
         if self.rich:  # drawn last: the same seed gives the same shop without
             for table, columns in ((self.products, QUALITIES), (self.users, WISHES)):
                 table[list(columns)] = self.rng.random((len(table), len(columns)))
+        self.click_rate = None
+        if click_rate is not None:  # drawn after all that a shop without has
+            self.click_rate = as_level("click_rate", click_rate)
+            self._draw_tastes()
         self.category_of_product = _codes(self.products["category"], self.categories)
 
     def __repr__(self) -> str:
         sizes = f"n_products={self.n_products}, n_users={self.n_users}"
-        return f"ZooplusSimulator({sizes}, seed={self.seed}, rich={self.rich})"
+        rate = "" if self.click_rate is None else f", click_rate={self.click_rate}"
+        return f"ZooplusSimulator({sizes}, seed={self.seed}, rich={self.rich}{rate})"
 
     def _draw_catalogue(self) -> pd.DataFrame:
         each, rest = divmod(self.n_products, len(self.categories))
@@ -187,6 +203,23 @@ class ZooplusSimulator:
         names = np.concatenate([names, self.rng.choice(self.categories, size=rest)])
         index = pd.RangeIndex(self.n_products, name="product_id")
         return pd.DataFrame({"category": self.rng.permutation(names)}, index=index)
+
+    def _draw_tastes(self) -> None:
+        n, m = len(self.personas), len(self.categories)
+        shapes = {"persona": (n, 1), "category": (1, m), "pair": (n, m)}
+        pull = sum(
+            self.rng.normal(0, SPREADS[of], shape) for of, shape in shapes.items()
+        )
+        ends = logit(self.click_rate) - np.array([pull.max(), pull.min()])
+        level = scipy.optimize.brentq(
+            lambda level: expit(level + pull).mean() - self.click_rate,
+            *ends,
+            xtol=1e-12,
+        )
+        for tastes, row in zip(
+            self.personas.values(), expit(level + pull), strict=True
+        ):
+            tastes.update(zip(self.categories, row.tolist(), strict=True))
 
     @property
     def click_table(self) -> NDArray[np.float64]:
