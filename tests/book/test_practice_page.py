@@ -22,11 +22,15 @@ def page():
     for cell in cells(PAGE):
         if cell.aside or cell.kind not in ("set-up", "open"):
             continue
-        runs = re.search(r"^\w[^\n]*(race|fortnight|serve|play|arrival|learn)\(", cell.code, re.M)
+        runs = re.search(
+            r"^\w[^\n]*(race|fortnight|serve|play|arrival|learn)\(", cell.code, re.M
+        )
         if cell.kind == "set-up" or (BUILDS.search(cell.code) and not runs):
             exec(compile(cell.code, "practice.md", "exec"), known)
         elif runs and BUILDS.search(cell.code):
-            code = "\n\n".join(re.findall(r"^(?:class|def) .*?(?=^\S|\Z)", cell.code, re.M | re.S))
+            code = "\n\n".join(
+                re.findall(r"^(?:class|def) .*?(?=^\S|\Z)", cell.code, re.M | re.S)
+            )
             exec(compile(code, "practice.md", "exec"), known)
         elif not runs and "run_experiment" not in cell.code:
             try:
