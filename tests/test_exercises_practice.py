@@ -6,14 +6,14 @@ from scipy.stats import norm
 
 from tests.exercises import CHAPTERS, RAISED, assert_says, raises, run, verdicts
 
-CHAPTER = CHAPTERS["practice"]
-NAMES = CHAPTER.names(SEEDS=range(2))
+CHAPTER, EVIDENCE = CHAPTERS["practice"], CHAPTERS["evidence/practice"]
+NAMES = CHAPTER.names(labels=None)
 ONE_PERCENT = np.ones(20)
 
 
 def defined(label, name):
-    """What a solution defines."""
-    return CHAPTER.define(label, NAMES)[name]
+    """What a solution of the evidence page defines."""
+    return EVIDENCE.define(label, EVIDENCE.names(SEEDS=range(2)))[name]
 
 
 RAISING = {
@@ -24,7 +24,7 @@ RAISING = {
 }
 
 
-@pytest.mark.parametrize("label", CHAPTER.stubs)
+@pytest.mark.parametrize("label", [*CHAPTER.stubs, *EVIDENCE.stubs])
 def test_what_raises_is_reported(label):
     assert_says(label, *RAISING[label], RAISED)
 

@@ -29,7 +29,7 @@ FIGURES = {
     "shock": ("static-recommender", "fig-shock"),
     "ellipse": ("linucb", "fig-ellipse"),
     "drift": ("neural-bandits", "fig-drift"),
-    "prior": ("practice", "fig-prior"),
+    "prior": ("evidence/practice", "fig-prior"),
     "weights": ("production", "fig-offpolicy-one-log"),
     "carry": ("sessions", "fig-carry-over"),
 }

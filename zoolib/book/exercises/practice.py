@@ -19,19 +19,19 @@ from zoolib.book.exercises.judging import (
 
 @exercise(
     "ex-trap-bonus",
-    wanted="two functions: of A⁻¹ (9, 9), u (4,) and p (5,), returning the term; and of a table of counts "
+    wanted="two functions: of A⁻¹ (9, 9), u (4,) and g (5,), returning the term; and of a table of counts "
     "(4, 5), one row per persona, returning the disagreement",
 )
 def _trap_bonus(mixed_term: Function, disagreement: Function) -> None:
-    """Take the squared widths of u and of p alone off that of both; solve for the widths of a table."""
+    """Take the squared widths of u and of g alone off that of both; solve for the widths of a table."""
     rng = np.random.default_rng(0)
     root, u, p = rng.normal(size=(9, 9)), rng.normal(size=4), rng.normal(size=5)
     A_inv, x = root @ root.T, np.zeros((3, 9))
     x[[0, 1], :4], x[[0, 2], 4:] = u, p
     both, of_u, of_p = np.vecdot(x, x @ A_inv)
     mixed = both - of_u - of_p
-    mistakes = {"Two of the four blocks join u and p.": mixed / 2}
-    hint = "Multiply x = (u, p) out with the four blocks of A⁻¹. Which of them join u and p?"
+    mistakes = {"Two of the four blocks join u and g.": mixed / 2}
+    hint = "Multiply x = (u, g) out with the four blocks of A⁻¹. Which of them join u and g?"
     expect_close(answer(mixed_term, A_inv, u, p), mixed, hint, mistakes=mistakes)
 
     even, one_persona = np.full((4, 5), 20), np.repeat([20, 0, 0, 0], 5).reshape(4, 5)

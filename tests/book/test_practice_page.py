@@ -1,0 +1,117 @@
+"""What Chapter 4 builds in front of the reader: settings that she may try, and the bar of a long run."""
+
+import re
+
+import numpy as np
+import pytest
+from tqdm import tqdm
+
+from tests.book.taught import cells
+from tests.notebooks import ROOT
+from zoolib import LinTSAgent, ZooplusSimulator
+
+PAGE = (ROOT / "chapters/practice.md").read_text()
+# What its classes and loops need; the other open cells run something.
+BUILDS = re.compile(r"^(class|def) ", re.M)
+
+
+@pytest.fixture(scope="module")
+def page():
+    """The names that the page has defined, without the runs of more than a moment."""
+    known = {}
+    for cell in cells(PAGE):
+        if cell.aside or cell.kind not in ("set-up", "open"):
+            continue
+        runs = re.search(
+            r"^\w[^\n]*(race|fortnight|serve|play|arrival|learn)\(", cell.code, re.M
+        )
+        if cell.kind == "set-up" or (BUILDS.search(cell.code) and not runs):
+            exec(compile(cell.code, "practice.md", "exec"), known)
+        elif runs and BUILDS.search(cell.code):
+            code = "\n\n".join(
+                re.findall(r"^(?:class|def) .*?(?=^\S|\Z)", cell.code, re.M | re.S)
+            )
+            exec(compile(code, "practice.md", "exec"), known)
+        elif not runs and "run_experiment" not in cell.code:
+            try:
+                exec(compile(cell.code, "practice.md", "exec"), known)
+            except NameError:  # of a run that was left out
+                continue
+    return known
+
+
+@pytest.mark.parametrize(
+    ("agent", "settings", "named"),
+    [
+        ("SharedLinUCB", {"alpha": -0.1}, "alpha.*-0.1"),
+        ("SharedLinUCB", {"ridge": 0}, "ridge.*0"),
+        ("SharedLinUCB", {"n_features": 0}, "n_features.*0"),
+        ("LinTS", {"alpha": -0.1}, "alpha.*-0.1"),
+        ("LinTS", {"n_arms": 0}, "n_arms.*0"),
+        ("LinTS", {"ridge": 0}, "ridge.*0"),
+        ("Floor", {"floor": 1.5}, "floor.*1.5"),
+        ("Floor", {"floor": -0.1}, "floor.*-0.1"),
+    ],
+)
+def test_its_agents_refuse_settings_in_words(page, agent, settings, named):
+    needs = {
+        "SharedLinUCB": {"join": page["pairs"], "n_features": 16},
+        "LinTS": {"n_arms": 50, "n_features": 9},
+        "Floor": {"agent": LinTSAgent(2, 3), "floor": 0.1},
+    }
+    with pytest.raises(ValueError, match=named):
+        page[agent](**needs[agent] | settings)
+
+
+def test_a_shelf_has_a_story(page):
+    agent = page["SharedLinUCB"](page["pairs"], 16)
+    with pytest.raises(ValueError, match="one arm or more: got none"):
+        agent.select(page["phone_at_two"], np.zeros((0, 4)))
+
+
+@pytest.mark.parametrize("draws", ["draw_readers", "draw_visits"])
+def test_a_run_has_a_visit_or_more(page, draws):
+    with pytest.raises(ValueError, match="n_visits must be 1 or more: got 0"):
+        page[draws](0)
+
+
+def test_shops_learn_for_a_visit_or_more(page):
+    k, n = np.zeros((2, 3, 4))
+    with pytest.raises(ValueError, match="visits must be 1 or more: got 0"):
+        page["learn"](k, n, np.full((3, 4), 0.5), visits=0)
+
+
+def test_a_shop_has_products():
+    with pytest.raises(ValueError, match="n_products"):
+        ZooplusSimulator(n_products=0)
+
+
+@pytest.mark.parametrize("loop", ["serve", "play"])
+def test_a_long_run_says_on_the_page_how_long_it_will_take(
+    page, monkeypatch, capsys, loop
+):
+    def at_once(users, delay, file):
+        return tqdm(users, file=file, disable=False)
+
+    monkeypatch.setitem(page, "tqdm", at_once)
+    if loop == "serve":
+        agent = page["SharedLinUCB"](page["pairs"], 16)
+        page["serve"](agent, *page["draw_readers"](300))
+    else:
+        shop = ZooplusSimulator(n_products=50, seed=42)
+        rows = page["FeatureEngineer"](shop).transform
+        page["play"](page["LinTS"](50, 9), shop, page["draw_visits"](300), rows)
+    assert "300/300" in capsys.readouterr().out
+
+
+def test_draws_do_not_change_what_is_learnt(page):
+    """Agents that draw narrowly and widely learn the same from the same visits."""
+    narrow, wide = (page["LinTS"](50, 9, alpha=alpha) for alpha in (0, 2))
+    features = page["FeatureEngineer"](ZooplusSimulator(n_products=50, seed=42))
+    for user in page["draw_visits"](40)["user"]:
+        context = page["Context"](user, features.transform(user))
+        arm = wide.select(context)
+        for agent in (narrow, wide):
+            agent.update(context, arm, int(user % 2))
+    assert np.array_equal(narrow.A_inv, wide.A_inv)
+    assert np.array_equal(narrow.b, wide.b)
