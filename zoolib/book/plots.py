@@ -196,7 +196,7 @@ def network(
     joined: bool = False,
     title: str = "",
 ) -> None:
-    """Draw a network, as columns of units at given places; connections of layer `uncertain` and later are thick.
+    """Draw a network as columns of units; connections of layer `uncertain` and later are thick.
 
     Parameters
     ----------

@@ -202,7 +202,7 @@ def _neural_linear(make: Function) -> None:
     """Let it play 220 visits; then its statistics must be those that its body gives of all rows."""
     expect_callable(make, "Hand over the class, not an object of it.")
     alpha, n_visits = 0.5, 220
-    agent = make(9, alpha=alpha)
+    agent = answer(partial(make, alpha=alpha), 9)
     for name in ("embed", "select", "update"):
         expect(hasattr(agent, name), f"The agent needs a method {name}.")
     world, rng = ZooplusSimulator(seed=SEEDS[0]), np.random.default_rng(4)
@@ -224,7 +224,9 @@ def _neural_linear(make: Function) -> None:
     A, b = np.eye(z.shape[1]) + z.T @ z, z.T @ np.array(rewards)
     for name, right in (("A", A), ("b", b)):
         expect(hasattr(agent, name), f"The agent needs {name}, an attribute.")
-        found = numbers(getattr(agent, name), right.shape, f"That is the agent's {name}.")
+        found = numbers(
+            getattr(agent, name), right.shape, f"That is the agent's {name}."
+        )
         hint = f"{name} holds what former bodies made of the rows: after each training, rebuild it."
         mistakes = {"Where is the ridge in A?": right - np.eye(len(z[0]))} if name == "A" else {}  # fmt: skip
         expect_close(found, right, hint, within=1e-3, mistakes=mistakes)
