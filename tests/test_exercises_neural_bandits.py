@@ -24,7 +24,7 @@ from tests.exercises import (
 )
 from zoolib import FeatureEngineer, RidgePosterior, ZooplusSimulator
 
-CHAPTER = CHAPTERS["neural-bandits"]
+CHAPTER, EVIDENCE = CHAPTERS["neural-bandits"], CHAPTERS["evidence/neural-bandits"]
 # Their solutions play for minutes: only what they define is run, and the check itself.
 PLAYED = {"ex-sharing", "ex-hill"}
 VERDICTS = {}
@@ -41,14 +41,17 @@ def handed_over(cells):
 
 @pytest.fixture(scope="module")
 def names():
-    return CHAPTER.names("world")
+    return {of: of.names("world") for of in (CHAPTER, EVIDENCE)}
 
 
-@pytest.mark.parametrize("label", CHAPTER.stubs)
-def test_the_books_solution_is_right(label, names):
-    cells = CHAPTER.solutions[label]
+LABELS = [(of, label) for of in (CHAPTER, EVIDENCE) for label in of.stubs]
+
+
+@pytest.mark.parametrize(("page", "label"), LABELS, ids=[label for _, label in LABELS])
+def test_the_books_solution_is_right(page, label, names):
+    cells = page.solutions[label]
     cells = handed_over(cells) if label in PLAYED else cells
-    assert run(cells, names)[1] == f"{label}: right."
+    assert run(cells, names[page])[1] == f"{label}: right."
 
 
 OTHERS = {
@@ -56,6 +59,7 @@ OTHERS = {
     "ex-sharing": (raises,),
     "ex-rebuild": (raises,),
     "ex-hill": (range(20),),
+    "ex-neural-linear": (),
 }
 
 
@@ -233,6 +237,85 @@ VERDICTS["ex-hill"] = [
     (hills(appeal=lambda wish, quality: quality[:, 0]), BY_PERSONA, "appeal"),
     (hills(appeal=turned), BY_PERSONA, "this product to this user"),
     (told, BY_PERSONA, "(W, 50, 20)"),
+]
+
+
+class Plain:
+    """A neural-linear agent without a network of PyTorch: its body is a matrix that "training" replaces."""
+
+    d_emb, every, rebuilds, ridge = 6, 50, True, 1.0
+
+    def __init__(self, n_features, alpha):
+        self.alpha, self.rng, self.rows, self.r = (
+            alpha,
+            np.random.default_rng(0),
+            [],
+            [],
+        )
+        self.body = self.rng.normal(size=(n_features, self.d_emb))
+        self.A, self.b = self.ridge * np.eye(self.d_emb), np.zeros(self.d_emb)
+
+    def embed(self, rows):
+        return rows @ self.body
+
+    def scores(self, z):
+        width = np.sqrt(np.vecdot(z @ np.linalg.inv(self.A), z))
+        return z @ np.linalg.solve(self.A, self.b) + self.alpha * width
+
+    def select(self, context):
+        return int(self.scores(self.embed(context.features)).argmax())
+
+    def update(self, context, arm, reward):
+        self.rows.append(context.features[arm])
+        self.r.append(reward)
+        z = self.embed(self.rows[-1])
+        self.A, self.b = self.A + np.outer(z, z), self.b + reward * z
+        if self.every and len(self.rows) % self.every == 0:
+            self.body = self.rng.normal(size=self.body.shape)
+            if self.rebuilds:
+                z = self.embed(np.array(self.rows))
+                self.A = self.ridge * np.eye(self.d_emb) + z.T @ z
+                self.b = z.T @ np.array(self.r)
+
+
+class Greedy(Plain):
+    def scores(self, z):
+        return z @ np.linalg.solve(self.A, self.b)
+
+
+class Random(Plain):
+    def select(self, context):
+        return int(self.rng.integers(len(context.features)))
+
+
+class Squared(Plain):
+    def scores(self, z):
+        return z @ np.linalg.solve(self.A, self.b) + self.alpha * np.vecdot(
+            z @ np.linalg.inv(self.A), z
+        )
+
+
+class Unnamed:
+    def __init__(self, n_features, alpha):
+        pass
+
+
+def variant(**settings):
+    """A class of its own, with a method: one without any is a stub."""
+    return type("Variant", (Plain,), {"select": Plain.select} | settings)
+
+
+VERDICTS["ex-neural-linear"] = [
+    (Plain, "right."),
+    (variant(d_emb=3, every=70), "right."),
+    (variant(rebuilds=False), "former bodies"),
+    (variant(every=None), "train it"),
+    (variant(ridge=2.0), "former bodies"),
+    (Greedy, "highest score"),
+    (Random, "highest score"),
+    (Squared, "highest score"),
+    (Unnamed, "a method embed"),
+    (variant(embed=lambda self, rows: (rows @ self.body).T), "returns an array"),
 ]
 
 

@@ -28,7 +28,7 @@ from zoolib.world import sessions
 FIGURES = {
     "shock": ("static-recommender", "fig-shock"),
     "ellipse": ("linucb", "fig-ellipse"),
-    "drift": ("neural-bandits", "fig-drift"),
+    "drift": ("evidence/neural-bandits", "fig-drift"),
     "prior": ("evidence/practice", "fig-prior"),
     "weights": ("production", "fig-offpolicy-one-log"),
     "carry": ("sessions", "fig-carry-over"),

@@ -1,6 +1,6 @@
 """The base class of neural agents: a network, a memory to train it from, and a schedule.
 
-The agent chooses at every visit but trains less often: see Chapter 3, "Experience replay". A subclass
+The agent chooses at every visit but trains less often: see Chapter 3, "The student and her notes". A subclass
 adds the scores of arms (`score_rows`, and `draw_rows` if it samples) and the part of an update that is not
 training (`absorb`, preceded by `represent`).
 """

@@ -3,7 +3,7 @@ r"""Neural-linear bandits: a network computes features, and a ridge posterior ov
 The network maps a row x to an embedding :math:`z = \phi(x)`; one posterior, shared by all arms, keeps
 :math:`A = \lambda I + \sum z z^\top` and :math:`b = \sum r z` and scores an arm by
 :math:`z^\top \hat\theta + \alpha \sqrt{z^\top A^{-1} z}` (Riquelme et al. 2018; Xu et al. 2022). See
-Chapter 3, "Neural-linear bandits".
+Chapter 3, "Two jobs, one network".
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ uses these colours by name and no other for lines, text and marks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise, product
 
 import numpy as np
 import pandas as pd
@@ -214,4 +215,46 @@ def flow_chart(
     places = np.array([place[:2] for place in boxes.values()])
     low, high = places.min(axis=0) - 0.6, places.max(axis=0) + 0.6
     ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    ax.set_axis_off()
+
+
+def network(
+    ax: Axes,
+    columns: Sequence[tuple[float, int]],
+    uncertain: int = 0,
+    joined: bool = False,
+    title: str = "",
+) -> None:
+    """Draw a network as columns of units; connections of layer `uncertain` and later are thick.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    columns : sequence of (place, number)
+        The place of each column of units and how many it has.
+    uncertain : int, default 0
+        First layer of connections whose weights are in doubt.
+    joined : bool, default False
+        Lead lines from the first column past the others to the last unit.
+    title : str, optional
+        What stands above.
+    """
+    ink, blue, muted = (LIGHT[name] for name in ("ink", "blue", "muted"))
+    places = [[(x, 1.2 * (i - (n - 1) / 2)) for i in range(n)] for x, n in columns]
+    for layer, (left, right) in enumerate(pairwise(places)):
+        thick = layer >= uncertain
+        for a, b in product(left, right):
+            line = zip(a, b, strict=True)
+            ax.plot(*line, color=blue if thick else muted, lw=1.8 if thick else 0.5)
+    if joined:
+        for x, y in places[0]:
+            below = -4.2 + 0.15 * y
+            ax.plot([x, 0.5, 2.5, 3], [y, below, below, 0], color=blue, lw=1.8)
+    for x, y in chain.from_iterable(places):
+        ax.plot(x, y, "o", color=ink, markersize=5)
+    names = {0: "$x$", 3: "$f$"} | ({2: "$z$"} if len(columns) == 4 else {})
+    for x, name in names.items():
+        ax.text(x, 3.6, name, ha="center")
+    ax.set(xlim=(-0.4, 3.5), ylim=(-5.2, 4.8), title=title)
     ax.set_axis_off()

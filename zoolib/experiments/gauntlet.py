@@ -49,6 +49,7 @@ MAKERS: dict[str, Callable[..., Agent]] = {
     "linucb-0.2": partial(LinUCBAgent, K, D, alpha=0.2),
     "linucb-1.0": partial(LinUCBAgent, K, D, alpha=1.0),
     "linucb-discounted": partial(LinUCBAgent, K, D, alpha=0.35, discount=0.997),
+    "neural-ucb": partial(NeuralUCBAgent, K, D, alpha=1.0, n_batches=2),
     "neural-ucb-diagonal": partial(
         NeuralUCBAgent, K, D, alpha=1.0, inverse="diagonal", n_batches=2
     ),

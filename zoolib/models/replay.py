@@ -2,7 +2,7 @@
 
 A network that is trained on the newest row alone forgets what it learnt about other customers, which is
 called *catastrophic forgetting*. Rows drawn from a buffer are as mixed as past traffic (Lin 1992).
-See Chapter 3, "Experience replay".
+See Chapter 3, "The student and her notes".
 """
 
 from __future__ import annotations

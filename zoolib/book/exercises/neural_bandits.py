@@ -8,14 +8,17 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from zoolib.agents import Context
 from zoolib.book.exercises.judging import (
     Function,
     answer,
     exercise,
     expect,
+    expect_callable,
     expect_close,
     numbers,
 )
+from zoolib.world.features import FeatureEngineer
 from zoolib.world.simulator import ZooplusSimulator, true_ctr_matrix
 
 SEEDS = (3, 8)
@@ -189,3 +192,69 @@ def _hill(features: Function, weights: ArrayLike) -> None:
     theirs = numbers(weights, (20,), "20 weights are wanted, in one row.")
     hint = "The features are right. In which order do they stand?"
     expect_close(rows @ theirs, truth, hint)
+
+
+@exercise(
+    "ex-neural-linear",
+    wanted="a class whose objects are made with n_features and alpha, and have embed, select and update",
+)
+def _neural_linear(make: Function) -> None:
+    """Let it play 220 visits; then its statistics must be those that its body gives of all rows."""
+    expect_callable(make, "Hand over the class, not an object of it.")
+    alpha, n_visits = 0.5, 220
+    agent = answer(partial(make, alpha=alpha), 9)
+    for name in ("embed", "select", "update"):
+        expect(hasattr(agent, name), f"The agent needs a method {name}.")
+    world, rng = ZooplusSimulator(seed=SEEDS[0]), np.random.default_rng(4)
+    features, truth = FeatureEngineer(world), true_ctr_matrix(world)
+    first = _embedded(agent, np.eye(9))
+    rows, rewards = [], []
+    for user in rng.integers(world.n_users, size=n_visits):
+        context = Context(int(user), features.transform(int(user)))
+        arm = int(agent.select(context))
+        if len(rows) in (1, 60, n_visits - 1):
+            _expect_best(agent, context.features, arm, len(rows), alpha)
+        reward = int(rng.random() < truth[user, arm])
+        agent.update(context, arm, reward)
+        rows.append(context.features[arm])
+        rewards.append(reward)
+    hint = f"After {n_visits} visits the body makes the same of each row as before the first: train it."
+    expect(not np.allclose(first, _embedded(agent, np.eye(9))), hint)
+    z = _embedded(agent, np.array(rows))
+    A, b = np.eye(z.shape[1]) + z.T @ z, z.T @ np.array(rewards)
+    for name, right in (("A", A), ("b", b)):
+        expect(hasattr(agent, name), f"The agent needs {name}, an attribute.")
+        found = numbers(
+            getattr(agent, name), right.shape, f"That is the agent's {name}."
+        )
+        hint = f"{name} holds what former bodies made of the rows: after each training, rebuild it."
+        mistakes = {"Where is the ridge in A?": right - np.eye(len(z[0]))} if name == "A" else {}  # fmt: skip
+        expect_close(found, right, hint, within=1e-3, mistakes=mistakes)
+
+
+def _embedded(agent: object, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what the agent's body makes of rows."""
+    z = answer(agent.embed, rows)
+    z = np.asarray(z, float)
+    hint = "embed takes rows (n, 9), an array, and returns an array (n, d_emb)."
+    expect(z.ndim == 2 and len(z) == len(rows), hint)
+    return z
+
+
+def _expect_best(
+    agent: object,
+    offered: NDArray[np.float64],
+    arm: int,
+    visit: int,
+    alpha: float,
+) -> None:
+    """Give a hint unless the arm has the highest score that the agent's own statistics allow."""
+    z = _embedded(agent, offered)
+    A, b = np.asarray(agent.A, float), np.asarray(agent.b, float)
+    width = np.sqrt(np.einsum("ki,ij,kj->k", z, np.linalg.inv(A), z))
+    scores = z @ np.linalg.solve(A, b) + alpha * width
+    hint = (
+        f"At visit {visit} select shows an arm that does not have the highest score: prediction from A and "
+        "b, plus alpha times the width, both of the embeddings."
+    )
+    expect(scores[arm] > scores.max() - 1e-3, hint)

@@ -1,0 +1,104 @@
+"""What Chapter 3 builds in front of the reader: settings that she may try, and the race that a command plays, too."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from tqdm import tqdm
+
+from tests.book.taught import cells
+from tests.exercises import CHAPTERS
+from tests.notebooks import ROOT
+from zoolib import MarketShock, gauntlet, share_of_oracle
+from zoolib.__main__ import main
+
+PAGE = (ROOT / "chapters/neural-bandits.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def page():
+    """What the page defines, and the little that its functions read."""
+    wanted = ("world", "nine", "as_row", "pair_rows", "table", "FISH", "NAMES")
+    return CHAPTERS["neural-bandits"].names(*wanted, "SHOCKS", "VISITS")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "named"),
+    [
+        ("NeuralUCB", {"alpha": -0.1}, "alpha.*-0.1"),
+        ("NeuralUCB", {"ridge": 0}, "ridge.*0"),
+        ("NeuralUCB", {"units": 0}, "units.*0"),
+        ("FastNeuralUCB", {"n_features": 0}, "n_features.*0"),
+        ("NeuralLinear", {"alpha": -0.1}, "alpha.*-0.1"),
+        ("NeuralLinear", {"ridge": 0}, "ridge.*0"),
+        ("SteadyNeuralLinear", {"d_emb": 0}, "d_emb.*0"),
+        ("RebuildingNeuralLinear", {"n_features": 0}, "n_features.*0"),
+    ],
+)
+def test_its_agents_refuse_settings_in_words(page, name, settings, named):
+    with pytest.raises(ValueError, match=named):
+        page[name](**{"n_features": 9} | settings)
+
+
+def test_a_run_has_a_visit_or_more(page):
+    with pytest.raises(ValueError, match="n_visits must be 1 or more: got 0"):
+        page["draw_visits"](0)
+
+
+def test_a_shock_to_an_unknown_category_is_refused_in_words(page):
+    shock = MarketShock("cat_connoisseur", {"Hamster Wheel": 0.9})
+    with pytest.raises(ValueError, match=r"category.*Hamster Wheel"):
+        page["shop"]().apply_shock(shock)
+
+
+def test_a_long_run_says_on_the_page_how_long_it_will_take(page, monkeypatch, capsys):
+    def at_once(visits, delay, file):
+        return tqdm(visits, file=file, disable=False)
+
+    monkeypatch.setitem(page, "tqdm", at_once)
+    agent = page["NeuralLinear"](9)
+    page["play"](agent, page["shop"](), page["draw_visits"](120))
+    assert "120/120" in capsys.readouterr().out
+
+
+def test_the_fast_form_scores_as_the_literal_one(page):
+    assert page["same_scores"](page["NeuralUCB"](9), page["FastNeuralUCB"](9), 40)
+
+
+def test_statistics_are_rebuilt_as_they_are_learnt_row_by_row(page):
+    """As long as the body stands still, a rebuild changes nothing but the ridge that has faded."""
+    agent = page["SteadyNeuralLinear"](9, alpha=0.7)
+    agent.gamma = 0.9
+    page["play"](agent, page["shop"](), page["draw_visits"](60))
+    A, b = agent.A.copy(), agent.b.copy()
+    agent.rebuild()
+    assert np.allclose(A + (1 - 0.9**60) * agent.prior, agent.A, atol=1e-5)
+    assert np.allclose(b, agent.b, atol=1e-5)
+
+
+def test_the_same_seed_makes_the_same_network_and_leaves_other_draws_alone(page):
+    before = torch.random.get_rng_state()
+    one, other = (page["network"](9, 4, 1, seed=3) for _ in range(2))
+    assert torch.equal(one[0].weight, other[0].weight)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_page_and_command_agree_on_the_challenge(page, tmp_path, monkeypatch):
+    monkeypatch.setenv("TQDM_DISABLE", "1")
+    assert page["SHOCKS"] == gauntlet.SHOCKS
+    (cell,) = (one for one in cells(PAGE) if "gauntlet.make_agent(" in one.code)
+    names = page | {"VISITS": 2_000, "SEED": 42}
+    exec(cell.code, names)
+    path, few = tmp_path / "result.json", ["--worlds", "1", "--first-seed", "42"]
+    options = [*few, "--steps", "2000", "--json", str(path)]
+    assert main(["gauntlet", "--agents", *page["NAMES"], *options]) == 0
+    said = json.loads(path.read_text())["agents"]
+    assert list(said) == page["NAMES"]
+    for name, figures in said.items():
+        (share,) = share_of_oracle(names["race"], name)
+        assert figures["share_of_oracle"]["mean"] == pytest.approx(100 * share)
+
+
+def test_the_command_that_the_page_prints_is_that_of_its_agents(page):
+    assert f"python -m zoolib gauntlet --agents {' '.join(page['NAMES'])}" in PAGE
