@@ -67,13 +67,15 @@ $(SITE_READY): $(READY) requirements-site.txt
 		|| { echo "pip could not install the checks of the pages: check the network and run make again (details: $(PIP_LOG))" >&2; exit 1; }
 	@touch $@
 
-# Chapters open as notebooks: the setting is the environment's own and leaves the user's alone.
+# Chapters open as notebooks; links find their cells, whose heights JupyterLab's usual mode guesses before they
+# are seen. The settings are the environment's own and leave the user's alone.
 $(LAB_READY): $(READY) requirements-lab.txt
 	@echo "adding JupyterLab to .venv (once)"
 	@mkdir -p _build && $(PIP) -r requirements-lab.txt >$(PIP_LOG) 2>&1 \
 		|| { echo "pip could not install JupyterLab: check the network and run make again (details: $(PIP_LOG))" >&2; exit 1; }
 	@mkdir -p .venv/share/jupyter/lab/settings
 	@echo '{"@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Jupytext Notebook"}},' \
+		'"@jupyterlab/notebook-extension:tracker": {"windowingMode": "full"},' \
 		'"@jupyterlab/apputils-extension:notification": {"checkForUpdates": false, "fetchNews": "false"}}' >.venv/share/jupyter/lab/settings/overrides.json
 	@touch $@
 

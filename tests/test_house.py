@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import json
 import os
 import re
 import shutil
@@ -378,6 +379,15 @@ def test_make_lab_needs_no_book_and_opens_its_first_notebook(lab):
         "python: -m lab",
         "jupyter-lab: --no-browser --LabApp.default_url=/lab/tree/00-index.ipynb notebooks",
     ]
+
+
+def test_links_find_their_cells_in_jupyterlab(lab):
+    """In its usual mode they miss by up to a screen and more: it guesses the heights of unseen cells."""
+    (lab / ".venv/lab-ready").unlink()
+    assert make(lab, ".venv/lab-ready").returncode == 0
+    settings = lab / ".venv/share/jupyter/lab/settings/overrides.json"
+    found = json.loads(settings.read_text())
+    assert found["@jupyterlab/notebook-extension:tracker"] == {"windowingMode": "full"}
 
 
 def test_make_lab_opens_nothing_where_the_notebooks_cannot_be_made(lab):

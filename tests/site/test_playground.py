@@ -378,7 +378,7 @@ def finish(page, words="visit 20,000 of 20,000", unlike="no such words"):
           return text.includes(words) && text !== unlike;
         }""",
         arg=[words, unlike],
-        timeout=60_000,
+        timeout=240_000,
     )
     return page.summary()
 
