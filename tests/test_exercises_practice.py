@@ -20,6 +20,7 @@ RAISING = {
     "ex-trap-bonus": (raises, raises),
     "ex-batch-draws": (raises, raises),
     "ex-cap-price": (raises,),
+    "ex-shared-draw": (raises, 0.5, 0.999),
     "ex-firm": (raises, ONE_PERCENT),
 }
 
@@ -29,7 +30,9 @@ def test_what_raises_is_reported(label):
     assert_says(label, *RAISING[label], RAISED)
 
 
-@pytest.mark.parametrize("label", ["ex-trap-bonus", "ex-batch-draws", "ex-cap-price"])
+@pytest.mark.parametrize(
+    "label", ["ex-trap-bonus", "ex-batch-draws", "ex-cap-price", "ex-shared-draw"]
+)
 def test_the_books_solution_is_right(label):
     assert run(CHAPTER.solutions[label], NAMES)[1] == f"{label}: right."
 
@@ -126,6 +129,30 @@ VERDICTS["ex-cap-price"] = [
     (lambda table, cap: lost_clicks(table, cap), "of all personas"),
     (lambda table, cap: lost_of_one(table, cap), "for each persona"),
     (lambda table, cap: 0.1, "until all are placed"),
+]
+
+
+def drawn(A_inv, b, alpha, x, xi, root=np.linalg.cholesky):
+    """Scores by one draw of weights, with a matrix that should be a root of A⁻¹."""
+    return x @ (A_inv @ b + alpha * root(A_inv) @ xi)
+
+
+def symmetric_root(A_inv):
+    values, vectors = np.linalg.eigh(A_inv)
+    return vectors * np.sqrt(values) @ vectors.T
+
+
+ONE, TEN = 1 / 2, 1 - 1 / 2**10
+VERDICTS["ex-shared-draw"] = [
+    (drawn, ONE, TEN, "right."),
+    (lambda *all_five: drawn(*all_five, root=symmetric_root), ONE, TEN, "right."),
+    (lambda A, b, a, x, xi: drawn(A, b, a, x, xi) + 1, ONE, TEN, "draw of zeros"),
+    (lambda A, b, a, x, xi: drawn(A, b, a**0.5, x, xi), ONE, TEN, "not a variance"),
+    (lambda *all_five: drawn(*all_five, root=lambda A: A), ONE, TEN, "not A⁻¹ itself"),
+    (lambda A, b, a, x, xi: drawn(A, b, 2 * a, x, xi), ONE, TEN, "one draw of weights"),
+    (drawn, 1.0, TEN, "ten equal rows"),
+    (drawn, ONE, 1 / 2**10, "none is above"),
+    (drawn, ONE, 0.5, "half of the time"),
 ]
 
 

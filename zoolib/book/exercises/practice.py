@@ -90,6 +90,45 @@ def _batch_draws(share: Function, never: Function) -> None:
 
 
 @exercise(
+    "ex-shared-draw",
+    wanted="a function of A⁻¹ (d, d), b (d,), α, the rows (K, d) and d normal numbers that returns the scores "
+    "(K,); and two probabilities, with one draw for all ten stories and with a draw for each",
+)
+def _shared_draw(drawn: Function, with_one: ArrayLike, with_ten: ArrayLike) -> None:
+    """Take the scores' mean from a draw of zeros, and their covariance from unit vectors: any root will do."""
+    rng = np.random.default_rng(0)
+    root, b, x = rng.normal(size=(4, 4)), rng.normal(size=4), rng.normal(size=(3, 4))
+    A_inv, alpha = root @ root.T, 0.3
+    mean = x @ A_inv @ b
+    found = answer(drawn, A_inv, b, alpha, x, np.zeros(4))
+    expect_close(found, mean, "A draw of zeros gives the predictions, x times A⁻¹b.")
+    columns = [answer(drawn, A_inv, b, alpha, x, one) - mean for one in np.eye(4)]
+    spread, wanted = np.array(columns), alpha**2 * x @ A_inv @ x.T
+    mistakes = {
+        "α multiplies a standard deviation, not a variance.": wanted / alpha,
+        "The draw needs a matrix L with LLᵀ = A⁻¹, not A⁻¹ itself.": alpha**2
+        * x
+        @ A_inv
+        @ A_inv
+        @ x.T,
+        "What must L times its transpose be?": alpha**2 * x @ root.T @ root @ x.T,
+    }
+    hint = (
+        "The scores need the covariance α² xA⁻¹xᵀ: one draw of weights, times all rows."
+    )
+    expect_close(spread.T @ spread, wanted, hint, mistakes=mistakes)
+    hint = "With one draw, how do the scores of ten equal rows differ?"
+    expect_close(with_one, 1 / 2, hint)
+    hint = "With a draw for each, when is none of the ten above? Each is below half of the time."
+    expect_close(
+        with_ten,
+        1 - 1 / 2**10,
+        hint,
+        mistakes={"That is the chance that none is above.": 1 / 2**10},
+    )
+
+
+@exercise(
     "ex-firm",
     wanted="a function of the click probability that returns λ, and an array (4, 20): the percentage of the "
     "best clicks that is earned, in twenty worlds, without a prior, with 5, with the λ for 0.4, and with 50",
