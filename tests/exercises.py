@@ -119,7 +119,7 @@ def raises(*_, **__):
     raise RuntimeError("my mistake")
 
 
-def nothing(*answers):
+def nothing(*answers, **settings):
     """Stand for a reader's function that returns nothing."""
     assert answers
 

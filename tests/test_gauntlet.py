@@ -266,7 +266,7 @@ def test_names_stand_for_agents(name, kind, settings, monkeypatch):
 
 
 def test_every_name_stands_for_an_agent():
-    assert len(set(gauntlet.AGENTS)) == len(gauntlet.AGENTS) == 10
+    assert len(set(gauntlet.AGENTS)) == len(gauntlet.AGENTS) == 11
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What Chapter 3 builds in front of the reader: settings that she may try, and the race that a command plays, too."""
+"""What Chapter 3 builds on its page: settings that she may try, and a race that a command plays, too."""
 
 import json
 
