@@ -104,7 +104,7 @@ def test_a_page_without_worlds_and_an_unknown_chapter_are_refused(tmp_path, caps
         with pytest.raises(SystemExit):
             main(arguments)
         assert (
-            "wanted any of earlier-notes, evidence/linucb, large"
+            "evidence/practice, evidence/static-recommender, large"
             in capsys.readouterr().err
         )
 
