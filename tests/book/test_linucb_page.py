@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from tqdm import tqdm
 
 from tests.book.taught import cells
 from tests.notebooks import ROOT
@@ -50,25 +49,16 @@ def test_a_shock_to_an_unknown_category_is_refused_in_words(page):
         page["shop"]().apply_shock(shock)
 
 
-def test_a_long_run_says_on_the_page_how_long_it_will_take(page, monkeypatch, capsys):
-    def at_once(users, delay, file):
-        return tqdm(users, file=file, disable=False)
-
-    monkeypatch.setitem(page, "tqdm", at_once)
+def test_a_long_run_says_on_the_page_how_long_it_will_take(page, bars_of, capsys):
+    bars_of(page)
     agent = page["LinUCB"](page["K"], page["d"])
     page["play"](agent, page["shop"](), page["draw_visits"](300))
     assert "300/300" in capsys.readouterr().out
 
 
-def test_scores_do_not_change_what_is_learnt(page):
+def test_scores_do_not_change_what_is_learnt(page, teach_alike):
     """`update` looks at no score: agents that hope differently learn the same from the same visits."""
-    visits = page["draw_visits"](40)
     timid, bold = (page["LinUCB"](50, 9, alpha=alpha) for alpha in (0, 2))
-    features = page["features"]
-    for user in visits["user"]:
-        context = page["Context"](user, features.transform(user))
-        arm = bold.select(context)
-        for agent in (timid, bold):
-            agent.update(context, arm, int(user % 2))
+    teach_alike(page, page["features"], timid, bold)
     assert np.array_equal(timid.A, bold.A)
     assert np.array_equal(timid.b, bold.b)

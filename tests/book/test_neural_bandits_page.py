@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from tqdm import tqdm
 
 from tests.book.taught import cells
 from tests.exercises import CHAPTERS
@@ -52,11 +51,8 @@ def test_a_shock_to_an_unknown_category_is_refused_in_words(page):
         page["shop"]().apply_shock(shock)
 
 
-def test_a_long_run_says_on_the_page_how_long_it_will_take(page, monkeypatch, capsys):
-    def at_once(visits, delay, file):
-        return tqdm(visits, file=file, disable=False)
-
-    monkeypatch.setitem(page, "tqdm", at_once)
+def test_a_long_run_says_on_the_page_how_long_it_will_take(page, bars_of, capsys):
+    bars_of(page)
     agent = page["NeuralLinear"](9)
     page["play"](agent, page["shop"](), page["draw_visits"](120))
     assert "120/120" in capsys.readouterr().out

@@ -1,43 +1,21 @@
 """What Chapter 4 builds in front of the reader: settings that she may try, and the bar of a long run."""
 
-import re
-
 import numpy as np
 import pytest
-from tqdm import tqdm
 
-from tests.book.taught import cells
-from tests.notebooks import ROOT
+from tests.exercises import CELL, CHAPTERS
 from zoolib import LinTSAgent, ZooplusSimulator
-
-PAGE = (ROOT / "chapters/practice.md").read_text()
-# What its classes and loops need; the other open cells run something.
-BUILDS = re.compile(r"^(class|def) ", re.M)
 
 
 @pytest.fixture(scope="module")
 def page():
-    """The names that the page has defined, without the runs of more than a moment."""
-    known = {}
-    for cell in cells(PAGE):
-        if cell.aside or cell.kind not in ("set-up", "open"):
-            continue
-        runs = re.search(
-            r"^\w[^\n]*(race|fortnight|serve|play|arrival|learn)\(", cell.code, re.M
-        )
-        if cell.kind == "set-up" or (BUILDS.search(cell.code) and not runs):
-            exec(compile(cell.code, "practice.md", "exec"), known)
-        elif runs and BUILDS.search(cell.code):
-            code = "\n\n".join(
-                re.findall(r"^(?:class|def) .*?(?=^\S|\Z)", cell.code, re.M | re.S)
-            )
-            exec(compile(code, "practice.md", "exec"), known)
-        elif not runs and "run_experiment" not in cell.code:
-            try:
-                exec(compile(cell.code, "practice.md", "exec"), known)
-            except NameError:  # of a run that was left out
-                continue
-    return known
+    """What the page defines, and the little that its functions read."""
+    wanted = ("READER", "LABEL", "labels", "stories", "kinds", "phone_at_two")
+    chapter = CHAPTERS["practice"]
+    names = chapter.names(*wanted)
+    (taste,) = (cell for cell in CELL.findall(chapter.text) if "taste.loc[" in cell)
+    exec(taste, names)  # `names` runs single assignments, and a table is filled in
+    return names
 
 
 @pytest.mark.parametrize(
@@ -87,13 +65,8 @@ def test_a_shop_has_products():
 
 
 @pytest.mark.parametrize("loop", ["serve", "play"])
-def test_a_long_run_says_on_the_page_how_long_it_will_take(
-    page, monkeypatch, capsys, loop
-):
-    def at_once(users, delay, file):
-        return tqdm(users, file=file, disable=False)
-
-    monkeypatch.setitem(page, "tqdm", at_once)
+def test_a_long_run_says_on_the_page_how_long_it_will_take(page, bars_of, capsys, loop):
+    bars_of(page)
     if loop == "serve":
         agent = page["SharedLinUCB"](page["pairs"], 16)
         page["serve"](agent, *page["draw_readers"](300))
@@ -104,14 +77,10 @@ def test_a_long_run_says_on_the_page_how_long_it_will_take(
     assert "300/300" in capsys.readouterr().out
 
 
-def test_draws_do_not_change_what_is_learnt(page):
+def test_draws_do_not_change_what_is_learnt(page, teach_alike):
     """Agents that draw narrowly and widely learn the same from the same visits."""
     narrow, wide = (page["LinTS"](50, 9, alpha=alpha) for alpha in (0, 2))
     features = page["FeatureEngineer"](ZooplusSimulator(n_products=50, seed=42))
-    for user in page["draw_visits"](40)["user"]:
-        context = page["Context"](user, features.transform(user))
-        arm = wide.select(context)
-        for agent in (narrow, wide):
-            agent.update(context, arm, int(user % 2))
+    teach_alike(page, features, narrow, wide)
     assert np.array_equal(narrow.A_inv, wide.A_inv)
     assert np.array_equal(narrow.b, wide.b)

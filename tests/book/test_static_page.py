@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from tqdm import tqdm
 
 from tests.book.taught import cells
 from tests.notebooks import ROOT
@@ -99,11 +98,8 @@ def test_its_training_lowers_the_loss_and_is_the_same_each_time(page):
     assert found[0]["training"].is_monotonic_decreasing
 
 
-def test_a_long_training_says_how_long_it_will_take(page, monkeypatch, capsys):
-    def at_once(epochs, delay, file):
-        return tqdm(epochs, file=file, disable=False)
-
-    monkeypatch.setitem(page, "tqdm", at_once)
+def test_a_long_training_says_how_long_it_will_take(page, bars_of, capsys):
+    bars_of(page)
     page["train"](page["Recommender"](1000, 50), few(page), epochs=3)
     assert "3/3" in capsys.readouterr().out
 
