@@ -4,7 +4,8 @@ A neural-linear agent models the uncertainty of its last layer only; the agents 
 *ensemble* is M networks, each with its own initial weights and its own bootstrap of the memory (Osband and
 Van Roy 2015; Osband et al. 2016). *Monte Carlo dropout* uses one network and leaves hidden units out at
 random, in training and in decisions: each choice of units is a sub-network (Gal and Ghahramani 2016). In
-both, the standard deviation of the predictions is the width. See Chapter 5, "Doubt about the features".
+both, the standard deviation of the predictions is the width. See Chapter 5, "Doubt about the features:
+ensembles and dropout".
 
 Predictions have shape (..., M, n): members or sub-networks, then rows. The dots are the worlds axis, if
 there is one.

@@ -2,8 +2,7 @@ r"""Hybrid linear models: some weights are shared by all arms, others belong to 
 
 The reward of arm a is predicted by :math:`z_a^\top \beta + x_a^\top \theta_a` (Li et al. 2010, section
 3.2). The shared weights :math:`\beta` are learnt from every visit, the weights :math:`\theta_a` of an arm
-from its own visits. See Chapter 4, "What no label
-tells".
+from its own visits. See Chapter 4, "What no label tells".
 """
 
 from __future__ import annotations

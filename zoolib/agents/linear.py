@@ -1,9 +1,9 @@
 """Linear models of the reward: one ridge posterior for each arm, or one for all.
 
 Models of single arms are *disjoint*: a reward changes only the model of the arm shown (Li et al. 2010,
-algorithm 1; see Chapter 2, "LinUCB by hand"). One *shared* model learns from every arm, through features that
-arms have in common (Chapter 3, "Sharing by hand"). Each can predict the reward itself, or the log-odds of
-a click (Chapter 4, "The additive trap").
+algorithm 1; see Chapter 2, "LinUCB in thirty lines"). One *shared* model learns from every arm, through
+features that arms have in common (Chapter 3, "Sharing by hand"). Each can predict the reward itself, or the
+log-odds of a click (Chapter 4, "The additive trap").
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def entropy_floor(world: ZooplusSimulator) -> float:
     r"""Smallest possible expected log-loss on uniformly logged clicks, in nats.
 
     The mean of :math:`-p \log p - (1 - p) \log (1 - p)` over all users and products: even the true
-    probabilities have this loss. See Chapter 1, "The entropy floor".
+    probabilities have this loss. See Chapter 1, "As good as can be".
     """
     ctr = true_ctr_matrix(world)
     return float((entr(ctr) + entr(1 - ctr)).mean())

@@ -7,7 +7,7 @@ For rows :math:`x_i` with rewards :math:`r_i` it stores
 and with them :math:`A^{-1}`, the mean :math:`\hat\theta = A^{-1} b` and the width
 :math:`\sqrt{x^\top A^{-1} x}` of a prediction. A new row changes :math:`A` by a matrix of rank one,
 so :math:`A^{-1}` is updated by the formula of Sherman and Morrison (1950) in :math:`d^2` operations.
-See Chapter 2, "A rank-one update of the inverse".
+See Chapter 2, "The inverse in two lines".
 
 All arrays may have leading axes: one posterior has ``(d, d)``, one for each of K products ``(K, d, d)``,
 and W worlds of them ``(W, K, d, d)``. The formulas do not change.
