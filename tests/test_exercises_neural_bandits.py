@@ -41,7 +41,8 @@ def handed_over(cells):
 
 @pytest.fixture(scope="module")
 def names():
-    return {of: of.names("world") for of in (CHAPTER, EVIDENCE)}
+    read = ("world", "as_row", "pair_rows")
+    return {of: of.names(*read) for of in (CHAPTER, EVIDENCE)}
 
 
 LABELS = [(of, label) for of in (CHAPTER, EVIDENCE) for label in of.stubs]
@@ -60,6 +61,7 @@ OTHERS = {
     "ex-rebuild": (raises,),
     "ex-hill": (range(20),),
     "ex-neural-linear": (),
+    "ex-projection": (),
 }
 
 
@@ -237,6 +239,25 @@ VERDICTS["ex-hill"] = [
     (hills(appeal=lambda wish, quality: quality[:, 0]), BY_PERSONA, "appeal"),
     (hills(appeal=turned), BY_PERSONA, "this product to this user"),
     (told, BY_PERSONA, "(W, 50, 20)"),
+]
+
+
+def projected(asked, seen, mix, ridge):
+    asked, seen = asked @ mix.T, seen @ mix.T
+    A = ridge * np.eye(len(mix)) + seen.T @ seen
+    return np.sqrt(np.vecdot(asked @ np.linalg.inv(A), asked))
+
+
+def of_all(asked, seen, mix, ridge):
+    return projected(asked, seen, np.eye(asked.shape[1]), ridge)
+
+
+VERDICTS["ex-projection"] = [
+    (projected, "right."),
+    (of_all, "all p parameters"),
+    (lambda *given: projected(*given[:3], 1e-9), "the ridge in A"),
+    (lambda *given: projected(*given) ** 2, "is the root"),
+    (lambda *given: projected(*given) + 1e-5, "Turn every gradient"),
 ]
 
 

@@ -48,6 +48,21 @@ def test_clouds_show_each_group_in_a_shape_of_its_own(ax):
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize(
+    ("uncertain", "joined", "thick"), [(0, False, 6 + 2), (1, False, 2), (1, True, 5)]
+)
+def test_a_network_shows_thick_what_is_in_doubt(ax, uncertain, joined, thick):
+    columns = [(0, 3), (1, 2), (3, 1)]
+    plots.network(ax, columns, uncertain=uncertain, joined=joined, title="net")
+    lines = [line for line in ax.lines if line.get_marker() == "None"]
+    widths = [line.get_linewidth() for line in lines]
+    assert len(lines) == 6 + 2 + 3 * joined
+    assert widths.count(max(widths)) == thick
+    assert len(ax.lines) - len(lines) == 6
+    assert ax.get_title() == "net"
+    assert [text.get_text() for text in ax.texts] == ["$x$", "$f$"]
+
+
 def test_every_colour_reads_on_its_ground():
     assert LIGHT.keys() == DARK.keys()
     assert not set(LIGHT.values()) & set(DARK.values()), (

@@ -55,10 +55,7 @@ def _widths(
 ) -> NDArray[np.float64]:
     """Add up A visit by visit, for a gradient of some of the slopes in w, v and x."""
     g, *asked = (_slopes(*weights, x)[list(by)] for x in (1.0, *xs))
-    A = ridge * np.eye(len(g))
-    for _ in range(n):
-        A += np.outer(g, g)
-    return np.sqrt([g @ np.linalg.solve(A, g) for g in asked])
+    return _root_of_squares(np.array(asked), np.array([g] * n), ridge)
 
 
 def _slopes(*at: float) -> NDArray[np.float64]:
@@ -69,6 +66,38 @@ def _slopes(*at: float) -> NDArray[np.float64]:
 
     steps = 1e-5 * np.eye(3)
     return np.array([f(*(at + step)) - f(*(at - step)) for step in steps]) / 2e-5
+
+
+@exercise(
+    "ex-projection",
+    wanted="a function of the gradients of all arms (K, p), those of the rows seen (n, p), R (m, p) and λ that "
+    "returns the widths (K,)",
+)
+def _projection(widths: Function) -> None:
+    """Take the widths of a linear model whose features are the combinations."""
+    rng = np.random.default_rng(6)
+    for n, p, m, ridge in ((5, 8, 3, 1.0), (30, 12, 6, 0.5)):
+        asked, seen, mix = (rng.normal(size=(rows, p)) for rows in (4, n, m))
+        right = _root_of_squares(asked @ mix.T, seen @ mix.T, ridge)
+        mistakes = {
+            "That is the doubt about all p parameters.": _root_of_squares(
+                asked, seen, ridge
+            ),
+            "Where is the ridge in A?": _root_of_squares(
+                asked @ mix.T, seen @ mix.T, 1e-9
+            ),
+            "The width is the root.": right**2,
+        }
+        hint = "Turn every gradient g into R g, m numbers, and do with them what A and w did with g."
+        found = answer(widths, asked, seen, mix, ridge)
+        expect_close(found, right, hint, within=1e-6, mistakes=mistakes)
+
+
+def _root_of_squares(
+    asked: NDArray[np.float64], seen: NDArray[np.float64], ridge: float
+) -> NDArray[np.float64]:
+    A = ridge * np.eye(seen.shape[1]) + seen.T @ seen
+    return np.sqrt([z @ np.linalg.solve(A, z) for z in asked])
 
 
 @exercise(
@@ -234,8 +263,7 @@ def _neural_linear(make: Function) -> None:
 
 def _embedded(agent: object, rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return what the agent's body makes of rows."""
-    z = answer(agent.embed, rows)
-    z = np.asarray(z, float)
+    z = np.asarray(answer(agent.embed, rows), float)
     hint = "embed takes rows (n, 9), an array, and returns an array (n, d_emb)."
     expect(z.ndim == 2 and len(z) == len(rows), hint)
     return z
