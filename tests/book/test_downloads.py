@@ -478,11 +478,12 @@ def test_no_cell_needs_what_a_solution_defines(page):
                 assert not read_or_bound(statement, ast.Load) & only_solved, source
 
 
-def test_no_record_of_chapter_3_follows_the_shocks_that_a_reader_changes():
-    """Else *Run All* would play its grids of many worlds anew, for hours."""
-    own, recorded = {"SHOCKS"}, {"recorded_experiment", "sweep", "RecordedRuns"}
+@pytest.mark.parametrize("name", ["linucb", "neural-bandits"])
+def test_no_record_follows_the_shocks_that_a_reader_changes(name):
+    """Else *Run All* would play grids of many worlds anew, for hours."""
+    own, recorded = {"SHOCKS"}, {"recorded_experiment", "sweep"}
     set_anywhere = False
-    for source in code_of((ROOT / "chapters/neural-bandits.md").read_text()):
+    for source in code_of((ROOT / f"chapters/{name}.md").read_text()):
         for statement in ast.parse(source).body:
             read = read_or_bound(statement, ast.Load)
             set_anywhere |= "SHOCKS" in bound(statement)
