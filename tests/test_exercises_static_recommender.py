@@ -65,7 +65,7 @@ def losses(both, rows, predictions):
 
 @pytest.mark.parametrize(
     "label",
-    ["ex-floor-by-hand", "ex-below-floor", "ex-curse"],
+    ["ex-floor-by-hand", "ex-below-floor", "ex-curse", "ex-check-promise"],
 )
 def test_the_books_solution_is_right(label, first):
     names = CHAPTER.names(**first)
@@ -133,6 +133,45 @@ CURSES = [
 
 @verdicts({"ex-curse": CURSES})
 def test_curse(case):
+    assert_says(*case)
+
+
+def excess(rows, predicted, all_visits=False, by_user=False, of=None):
+    """What the exercise asks of a log, with the mistakes that its judge knows."""
+    user, product = rows["user_id"].to_numpy(), rows["product_id"].to_numpy()
+    agrees = (product == predicted.argmax(axis=1)[user]) | all_visits
+    rate = rows["clicked"].to_numpy()[agrees].mean()
+    promised = predicted[user, product][agrees]
+    promised = predicted.max(axis=1) if by_user else promised
+    n = agrees.sum() if of is None else of
+    return promised.mean() - rate, np.sqrt(rate * (1 - rate) / n)
+
+
+def needed(overpromise, rate, n_products, deviations=2):
+    return n_products * rate * (1 - rate) * (deviations / overpromise) ** 2
+
+
+PROMISES = [
+    (excess, needed, "right."),
+    (excess, lambda *these: np.ceil(needed(*these)), "right."),
+    (lambda *these: excess(*these, all_visits=True), needed, "These are all visits"),
+    (lambda *these: excess(*these, by_user=True), needed, "as often as she came"),
+    (lambda *these: excess(*these, of=1), needed, "one coin's deviation"),
+    (lambda *these: excess(*these, of=3_000), needed, "not of all"),
+    (lambda rows, p: np.multiply([-1, 1], excess(rows, p)), needed, "Keep the visits"),
+    (lambda *these: excess(*these)[0], needed, "shape (2,) is wanted"),
+    (excess, lambda d, r, k: needed(d, r, 1), "one random visit in n_products"),
+    (excess, lambda *these: needed(*these, deviations=1), "twice the deviation"),
+    (excess, lambda d, r, k: k * 4 / d**2, "variance of a coin"),
+    (excess, lambda d, r, k: needed(d, r, k, 1.96), "Solve overpromise"),
+    (raises, needed, RAISED),
+    (excess, raises, RAISED),
+    (excess, 55_556.0, NO_FUNCTION),
+]
+
+
+@verdicts({"ex-check-promise": PROMISES})
+def test_check_promise(case):
     assert_says(*case)
 
 

@@ -48,6 +48,16 @@ def test_clouds_show_each_group_in_a_shape_of_its_own(ax):
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b", "c"]
 
 
+def test_of_two_clouds_in_one_colour_the_second_is_hollow(ax):
+    points = np.arange(6).reshape(3, 2)
+    plots.clouds(ax, points, [0, 1, 2], "abc", ["blue", "green", "blue"])
+    colors = [line.get_color() for line in ax.lines]
+    assert colors[0] == colors[2] != colors[1]
+    filled = [line.get_markerfacecolor() != "none" for line in ax.lines]
+    assert filled == [True, True, False]
+    assert ax.lines[2].get_markeredgewidth() > 0
+
+
 @pytest.mark.parametrize(
     ("uncertain", "joined", "thick"), [(0, False, 6 + 2), (1, False, 2), (1, True, 5)]
 )

@@ -109,7 +109,13 @@ def whiskers(
     ax.errorbar(x, y, **error, fmt=marker, capsize=4, color=LIGHT[color], label=label)
 
 
-def clouds(ax: Axes, points: ArrayLike, group: ArrayLike, names: Sequence[str]) -> None:
+def clouds(
+    ax: Axes,
+    points: ArrayLike,
+    group: ArrayLike,
+    names: Sequence[str],
+    colors: Sequence[str] = ("blue", "orange", "green", "purple", "muted"),
+) -> None:
     """Draw groups of points, each in a colour and shape of its own, with a legend below.
 
     Parameters
@@ -122,16 +128,19 @@ def clouds(ax: Axes, points: ArrayLike, group: ArrayLike, names: Sequence[str]) 
         The number of each point's group, from 0.
     names : sequence of str
         Names of the groups, in the order of their numbers; at most five.
+    colors : sequence of str
+        Names in `LIGHT`, in the same order. The second group of one colour is hollow.
     """
     points, group = np.asarray(points), np.asarray(group)
-    colors = ("blue", "orange", "green", "purple", "muted")
     small = 3 if len(points) > 200 else 6
     for at, (name, color, shape) in enumerate(
         zip(names, colors, "osD^v", strict=False)
     ):
         own = points[group == at]
+        hollow = color in colors[:at]
         style = {"color": LIGHT[color], "markersize": small, "label": name}
-        ax.plot(*own.T, shape, markeredgewidth=0, alpha=0.7, **style)
+        style |= {"markerfacecolor": "none"} if hollow else {}
+        ax.plot(*own.T, shape, markeredgewidth=1.5 * hollow, alpha=0.7, **style)
     place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0)}
     ax.legend(
         **place, ncols=2, handletextpad=0, columnspacing=0.5, markerscale=6 / small

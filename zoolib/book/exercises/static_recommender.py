@@ -144,6 +144,61 @@ def _expected_maximum(n: int) -> float:
 
 
 @exercise(
+    "ex-check-promise",
+    wanted="a function of a log and the predictions (N, K) that returns two numbers, the excess of the promise "
+    "and the standard deviation of the click rate; and one of the overpromise, the click rate and the number "
+    "of products that returns a number of visits",
+)
+def _check_promise(checked: Function, visits_needed: Function) -> None:
+    rng = np.random.default_rng(3)
+    columns = {"user_id": 20, "product_id": 6, "clicked": 2}
+    names = {name: rng.integers(n, size=3_000) for name, n in columns.items()}
+    rows, predicted = pd.DataFrame(names), rng.random((20, 6))
+    rows.index = rng.permutation(len(rows))  # as train_test_split leaves them
+    agree = rows[rows["product_id"].to_numpy() == predicted.argmax(1)[rows["user_id"]]]
+    promise = predicted.max(axis=1)[agree["user_id"]].mean()
+
+    def both(of: pd.DataFrame, promised: float) -> tuple[float, float]:
+        """Return the excess over the click rate of these rows, and the deviation of the latter."""
+        rate = of["clicked"].mean()
+        return promised - rate, np.sqrt(rate * (1 - rate) / len(of))
+
+    right = both(agree, promise)
+    everywhere = predicted[rows["user_id"], rows["product_id"]].mean()
+    mistakes = {
+        "These are all visits: keep those that saw the user's best product.": both(
+            rows, everywhere
+        ),
+        "Take the predictions of the visits that agree: a user counts as often as she came.": both(
+            agree, predicted.max(axis=1).mean()
+        ),
+        "That is one coin's deviation: divide by the root of the number that agree.": (
+            right[0],
+            right[1] * np.sqrt(len(agree)),
+        ),
+        "Divide by the number of visits that agree, not of all.": (
+            right[0],
+            right[1] * np.sqrt(len(agree) / len(rows)),
+        ),
+    }
+    hint = "Keep the visits whose product has the user's highest prediction, and return two numbers for these."
+    expect_close(answer(checked, rows, predicted), right, hint, mistakes=mistakes)
+
+    for excess, rate, n_products in ((0.03, 0.5, 50), (0.05, 0.2, 7)):
+        variance = rate * (1 - rate)
+        needed = n_products * variance * (2 / excess) ** 2
+        mistakes = {
+            "Only one random visit in n_products agrees.": needed / n_products,
+            "The overpromise is to be twice the deviation: the variance is a quarter of its square.": needed
+            / 4,
+            "Use the variance of a coin, rate (1 - rate).": needed / variance,
+        }
+        hint = "Solve overpromise = 2 √(rate (1 - rate) / n) for n; then one in n_products agrees."
+        found = answer(visits_needed, excess, rate, n_products)
+        expect_close(found, needed, hint, within=1, mistakes=mistakes)
+
+
+@exercise(
     "ex-usual-start",
     wanted="the two trained models, and for each world their validation loss after the tenth epoch and "
     "their share of the oracle",
