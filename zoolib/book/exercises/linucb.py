@@ -127,36 +127,6 @@ def _exact_coverage(
 
 
 @exercise(
-    "ex-theory-alpha",
-    wanted="a function of n that returns the α of the theory, for n visits of each persona",
-)
-def _theory_alpha(alpha: Function) -> None:
-    norm = np.linalg.norm([taste["Dog Toy"] for taste in CLICK_PROBABILITIES.values()])
-    confidence = 2 * np.log(1 / 0.05)
-    for n in (10, 100, 1000):
-
-        def bound(*eigenvalues: float, visits: float = n) -> float:
-            """Return the bound on the noise if DᵀD is n times a matrix with these eigenvalues, and zeros."""
-            log_det = np.log1p(visits * np.array(eigenvalues)).sum()
-            return np.sqrt(confidence + log_det) / 2
-
-        noise, of_all = bound(1, 1, 1, 5), bound(1, 1, 1, 5, visits=n / 4)
-        once = np.sqrt(noise**2 - confidence / 8)
-        mistakes = {
-            "The norm of the weights is missing.": noise,
-            "σ is one half.": 2 * noise + norm,
-            "The norm is the root of the sum of squares.": noise + norm**2,
-            "Under the root, log(1/δ) stands twice.": once + norm,
-            "The determinant's logarithm is missing.": bound() + norm,
-            "Each of the four personas was shown the product n times.": bound(2) + norm,
-            "That is n visits in all: each of the four personas has n.": of_all + norm,
-        }
-        hint = f"For n = {n}: compute σ, the two terms under the root, and the norm of the weights one by one."
-        found = answer(alpha, n)
-        expect_close(found, noise + norm, hint, within=1e-6, mistakes=mistakes)
-
-
-@exercise(
     "ex-own-agent",
     wanted="a class whose objects are made with the number of random visits, and the regrets after 10,000 "
     "steps with 2,000 of them and with 200, two rows of one number per world",
@@ -214,6 +184,37 @@ def _judge_regrets(regrets: ArrayLike) -> None:
             "given up over 10,000 steps, and hand over the 2,000 visits first."
         )
         expect(least < mean < 10_000 * gaps.mean(), hint)
+
+
+@exercise(
+    "ex-tooth",
+    wanted="a function of α, γ and s that returns a number of plays, and the expected clicks that asking costs "
+    "in 1,000 visits",
+)
+def _tooth(tooth: Function, price: float) -> None:
+    for alpha, gamma, s in ((0.35, 0.997, 0.58), (0.5, 0.99, 0.8), (1.0, 0.999, 0.4)):
+        fades, left = np.log(1 / gamma), (alpha / s) ** 2
+        right = np.log((1 + left) / left) / fades
+        mistakes = {
+            "The look is added to what was left of the others.": np.log(1 / left)
+            / fades,
+            "The score falls with the root of n.": np.log(1 + s / alpha) / fades,
+            "γ fades n itself; the width grows by its root.": 2 * right,
+            "The width grows by one over the root of γ only.": right / 2,
+        }
+        hint = f"For α = {alpha}, γ = {gamma}, s = {s}: how large is n before the look, and how large after it?"
+        found = answer(tooth, alpha, gamma, s)
+        # A whole number of plays will do.
+        expect_close(found, right, hint, within=1, mistakes=mistakes)
+    hint = (
+        "Multiply: what one look gives up, and how many looks fall into 1,000 visits."
+    )
+    mistakes = {
+        "That is what one look gives up.": 0.53,
+        "That is the price of one visit.": 0.53 / 1_760,
+        "A look gives up the difference of the two chances.": 550 / 1_760,
+    }
+    expect_close(price, 530 / 1_760, hint, within=0.005, mistakes=mistakes)
 
 
 @exercise(
