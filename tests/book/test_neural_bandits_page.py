@@ -9,7 +9,7 @@ import torch
 from tests.book.taught import cells
 from tests.exercises import CHAPTERS
 from tests.notebooks import ROOT
-from zoolib import MarketShock, gauntlet, share_of_oracle
+from zoolib import Context, MarketShock, NeuralUCBAgent, gauntlet, share_of_oracle
 from zoolib.__main__ import main
 
 PAGE = (ROOT / "chapters/neural-bandits.md").read_text()
@@ -19,7 +19,7 @@ PAGE = (ROOT / "chapters/neural-bandits.md").read_text()
 def page():
     """What the page defines, and the little that its functions read."""
     wanted = ("world", "nine", "as_row", "pair_rows", "table", "FISH", "NAMES")
-    return CHAPTERS["neural-bandits"].names(*wanted, "SHOCKS", "VISITS")
+    return CHAPTERS["neural-bandits"].names(*wanted, "SHOCKS", "VISITS", "K")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,27 @@ def test_a_long_run_says_on_the_page_how_long_it_will_take(page, bars_of, capsys
 
 
 def test_the_fast_form_scores_as_the_literal_one(page):
-    assert page["same_scores"](page["NeuralUCB"](9), page["FastNeuralUCB"](9), 40)
+    """After 120 visits with random products, two of them with a training."""
+    both, arms = [page["NeuralUCB"](9), page["FastNeuralUCB"](9)], iter(range(10_000))
+    for user, luck in page["draw_visits"](120):
+        context, arm = Context(user, page["nine"].transform(user)), 7 * next(arms) % 50
+        for agent in both:
+            agent.update(context, arm, int(luck < page["world"].true_ctr(user, arm)))
+    literal, fast = (agent.scores(context) for agent in both)
+    assert np.allclose(literal, fast, atol=1e-3)
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_the_comparison_of_scores_hears_clicks(page, deaf):
+    """An agent that takes every click for none is not the library's."""
+
+    class Deaf(page["NeuralUCB"]):
+        def update(self, context, arm, reward):
+            super().update(context, arm, 0 if deaf else reward)
+
+    ours, theirs = Deaf(9), NeuralUCBAgent(50, 9, alpha=1.0, n_batches=2)
+    page["hand_over"](ours.net, theirs.network.layers)
+    assert page["same_scores"](ours, theirs, 120) is not deaf
 
 
 def test_statistics_are_rebuilt_as_they_are_learnt_row_by_row(page):
