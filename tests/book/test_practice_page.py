@@ -29,13 +29,14 @@ def page():
         ("LinTS", {"ridge": 0}, "ridge.*0"),
         ("Floor", {"floor": 1.5}, "floor.*1.5"),
         ("Floor", {"floor": -0.1}, "floor.*-0.1"),
+        ("Floor", {"arms": np.zeros(2, bool)}, "arms.*got none"),
     ],
 )
 def test_its_agents_refuse_settings_in_words(page, agent, settings, named):
     needs = {
         "SharedLinUCB": {"join": page["pairs"], "n_features": 16},
         "LinTS": {"n_arms": 50, "n_features": 9},
-        "Floor": {"agent": LinTSAgent(2, 3), "floor": 0.1},
+        "Floor": {"agent": LinTSAgent(2, 3), "floor": 0.1, "arms": np.ones(2)},
     }
     with pytest.raises(ValueError, match=named):
         page[agent](**needs[agent] | settings)
@@ -84,3 +85,30 @@ def test_draws_do_not_change_what_is_learnt(page, teach_alike):
     teach_alike(page, features, narrow, wide)
     assert np.array_equal(narrow.A_inv, wide.A_inv)
     assert np.array_equal(narrow.b, wide.b)
+
+
+def test_a_floor_gives_to_its_arms_and_keeps_what_is_to_be_logged(page):
+    agent = page["MondaysAgent"](page["pairs"], 16, alpha=0.5)
+    agent.night([])
+    shelf = page["phone_at_two"], page["labels"]
+    floor = page["Floor"](agent, 0.3, np.array([False, False, True]))
+    own, under_floor = agent.propensities(*shelf), floor.propensities(*shelf)
+    assert np.allclose(under_floor, 0.7 * own + [0, 0, 0.3])
+    arms = np.array([floor.select(*shelf) for _ in range(4_000)])
+    assert floor.propensity == under_floor[arms[-1]]
+    shares = np.bincount(arms, minlength=3) / len(arms)
+    assert np.allclose(shares, under_floor, atol=0.03)
+
+
+def test_mondays_agent_learns_its_file_at_night(page):
+    """With nothing forgotten, a night leaves what as many updates leave."""
+    nightly, at_once = (page["MondaysAgent"](page["pairs"], 16) for _ in range(2))
+    nightly.keep = 1
+    file = [
+        (page["phone_at_two"], page["labels"], arm, arm % 2) for arm in (0, 1, 2, 1)
+    ]
+    nightly.night(file)
+    for visit in file:
+        at_once.update(*visit)
+    assert np.allclose(nightly.A_inv, at_once.A_inv)
+    assert np.array_equal(nightly.b, at_once.b)
