@@ -329,9 +329,9 @@ def variant(**settings):
 VERDICTS["ex-neural-linear"] = [
     (Plain, "right."),
     (variant(d_emb=3, every=70), "right."),
-    (variant(rebuilds=False), "former bodies"),
+    (variant(rebuilds=False), "present body makes"),
     (variant(every=None), "train it"),
-    (variant(ridge=2.0), "former bodies"),
+    (variant(ridge=2.0), "present body makes"),
     (Greedy, "highest score"),
     (Random, "highest score"),
     (Squared, "highest score"),

@@ -256,7 +256,10 @@ def _neural_linear(make: Function) -> None:
         found = numbers(
             getattr(agent, name), right.shape, f"That is the agent's {name}."
         )
-        hint = f"{name} holds what former bodies made of the rows: after each training, rebuild it."
+        hint = (
+            f"{name} is not what the present body makes of all rows: after each training rebuild it, "
+            "with the newest row in it, once, and without a discount."
+        )
         mistakes = {"Where is the ridge in A?": right - np.eye(len(z[0]))} if name == "A" else {}  # fmt: skip
         expect_close(found, right, hint, within=1e-3, mistakes=mistakes)
 
