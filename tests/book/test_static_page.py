@@ -106,7 +106,7 @@ def test_a_long_training_says_how_long_it_will_take(page, bars_of, capsys):
 
 def test_a_log_has_a_visit_or_more(page):
     with pytest.raises(ValueError, match="n_visits must be 1 or more: got 0"):
-        page["log_of"](np.zeros(1000, int), n_visits=0)
+        page["log_of"](np.zeros(1000, int), page["p"], n_visits=0)
 
 
 def test_a_shock_to_an_unknown_category_is_refused_in_words(page):
