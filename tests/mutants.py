@@ -37,11 +37,9 @@ from unittest.mock import patch
 from coverage import CoverageData
 
 from tests.notebooks import ONE_THREAD
-from tests.stages import ROOT, TWO_WORKERS, pytest
+from tests.stages import ROOT, pytest, stages
 
 MEASURED = ROOT / "_build/mutants"
-OTHERS = [f"--ignore=tests/{name}" for name in ("book", "site", "speed")]
-LIBRARY = ["tests", "zoolib", *OTHERS, "-m", "not weekly"]
 SWAPPED = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
@@ -171,18 +169,23 @@ def pytest_configure(config) -> None:
         config.pluginmanager.register(Recorder(path))
 
 
-def run(arguments: list[str], folder: Path, limit_s: float | None = None) -> list[dict]:
-    """Run tests from a folder, its library first on the path; return the rows of the recorder."""
+def run(command: list[str], folder: Path, limit_s: float | None = None) -> list[dict]:
+    """Run pytest from a folder, its library first on the path; return the rows of the recorder."""
     with TemporaryDirectory() as kept:
         rows = Path(kept) / "rows"
         rows.touch()
         environment = os.environ | ONE_THREAD | {"MUTANTS_RECORD": str(rows)}
         environment |= {"PYTHONPATH": str(folder), "ZOOLIB_LENIENT": "0"}
-        command = [*pytest("-p", "tests.mutants", "-p", "no:cacheprovider"), *arguments]
+        plugins = ["-p", "tests.mutants", "-p", "no:cacheprovider"]
         try:
             subprocess.run(
-                command, cwd=folder, env=environment, timeout=limit_s, capture_output=True, check=False
-            )  # fmt: skip
+                [*command, *plugins],
+                cwd=folder,
+                env=environment,
+                timeout=limit_s,
+                capture_output=True,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             return [{"test": "the limit of time", "s": limit_s, "failed": True}]
         return [json.loads(row) for row in rows.read_text().splitlines()]
@@ -205,9 +208,10 @@ def measured(folder: Path) -> tuple[dict[str, dict[int, list[str]]], dict[str, f
     data, times = (MEASURED / f"{digest.hexdigest()[:16]}.{x}" for x in ("cov", "json"))
     if not times.exists():
         MEASURED.mkdir(parents=True, exist_ok=True)
-        covered = ["--cov", "--cov-context=test", "--cov-report=", "--cov-fail-under=0"]
+        (library,) = stages()["library"].commands
+        by_test = ["--cov-context=test", "--cov-report=", "--cov-fail-under=0"]
         with patch.dict(os.environ, COVERAGE_FILE=str(data)):
-            rows = run([*LIBRARY, *covered, *TWO_WORKERS], folder)
+            rows = run([*library, *by_test], folder)
         failed = {row["test"] for row in rows if row["failed"]}
         print(f"{len(failed)} tests fail in a copy and judge nothing: {sorted(failed)}")
         seconds = {row["test"]: row["s"] for row in rows if row["test"] not in failed}
@@ -229,7 +233,7 @@ def judge(mutant: Mutant, tests: list[str], limit_s: float, folder: Path) -> str
     file, source = folder / mutant.module, (ROOT / mutant.module).read_text()
     file.write_text(mutated(mutant, source))
     (folder / "chosen.txt").write_text("\n".join(tests))
-    rows = run(["-x", "@chosen.txt"], folder, limit_s) if tests else []
+    rows = run(pytest("-x", "@chosen.txt"), folder, limit_s) if tests else []
     file.write_text(source)
     return next((row["test"] for row in rows if row["failed"]), None)
 

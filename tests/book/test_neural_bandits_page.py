@@ -59,10 +59,10 @@ def test_a_long_run_says_on_the_page_how_long_it_will_take(page, bars_of, capsys
 
 
 def test_the_fast_form_scores_as_the_literal_one(page):
-    """After 120 visits with random products, two of them with a training."""
-    both, arms = [page["NeuralUCB"](9), page["FastNeuralUCB"](9)], iter(range(10_000))
-    for user, luck in page["draw_visits"](120):
-        context, arm = Context(user, page["nine"].transform(user)), 7 * next(arms) % 50
+    """After 120 visits, two of them with a training."""
+    both = [page["NeuralUCB"](9), page["FastNeuralUCB"](9)]
+    for i, (user, luck) in enumerate(page["draw_visits"](120)):
+        context, arm = Context(user, page["nine"].transform(user)), 7 * i % 50
         for agent in both:
             agent.update(context, arm, int(luck < page["world"].true_ctr(user, arm)))
     literal, fast = (agent.scores(context) for agent in both)
