@@ -231,11 +231,15 @@ def test_an_exact_index_may_begin_and_end_empty():
     assert index.add(np.empty((0, 3))).tolist() == []
 
 
-@pytest.mark.parametrize("ids", [7, [7, 7], [[7]]])
-def test_ids_to_remove_come_in_any_shape(ids):
-    index = index_for("exact")
+@pytest.mark.parametrize("ids", [7, [7, 7], [[7]], [[7, 8, 9], [20, 21, 7]]])
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_to_remove_come_in_any_shape(kind, ids):
+    index = index_for(kind)
     index.remove(ids)
-    assert index.ids.tolist() == [i for i in range(300) if i != 7]
+    left = np.setdiff1d(np.arange(300), ids).tolist()
+    assert index.ids.tolist() == left
+    assert len(index) == len(left)
+    assert sorted(index.search(draws(D, seed=1), len(left))[0].tolist()) == left
 
 
 def test_the_index_keeps_a_copy():

@@ -223,7 +223,8 @@ class ProductIndex:
     def remove(self, ids: ArrayLike) -> None:
         """Remove products by their ids, an array of any shape; repeated ids are allowed."""
         known = self._known(ids)
-        self._index.remove_ids(faiss.IDSelectorBatch(known))
+        # FAISS takes the length of an array, that is of its first axis, for the number of ids.
+        self._index.remove_ids(faiss.IDSelectorBatch(known.ravel()))
         self._held[known] = False
 
     def _found(
