@@ -30,7 +30,7 @@ def page():
 )
 def test_its_agent_refuses_settings_in_words(page, settings, named):
     with pytest.raises(ValueError, match=named):
-        page["LinUCB"](**{"n_arms": 50, "n_features": 9} | settings)
+        page["LinUCB"](**{"n_arms": 50, "n_features": 9, "alpha": 1} | settings)
 
 
 def test_a_run_has_a_visit_or_more(page):
@@ -51,7 +51,7 @@ def test_a_shock_to_an_unknown_category_is_refused_in_words(page):
 
 def test_a_long_run_says_on_the_page_how_long_it_will_take(page, bars_of, capsys):
     bars_of(page)
-    agent = page["LinUCB"](page["K"], page["d"])
+    agent = page["LinUCB"](page["K"], page["d"], alpha=1)
     page["play"](agent, page["shop"](), page["draw_visits"](300))
     assert "300/300" in capsys.readouterr().out
 
