@@ -2,8 +2,6 @@ import copy
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from zoolib import FeatureEngineer, ZooplusSimulator, greedy
@@ -191,27 +189,6 @@ def test_a_shared_model_is_one_ridge_regression_on_the_rows_of_all_arms(
             agent.update(context, *played)
 
 
-@pytest.mark.parametrize("n_worlds", [None, 2])
-def test_lookalikes_are_scored_once_and_alike(n_worlds):
-    worlds = () if n_worlds is None else (n_worlds,)
-    agent = LinUCBAgent(50, 6, n_worlds=n_worlds, shared=True)
-    asked, predict = [], agent.posterior.predict_rows
-    agent.posterior.predict_rows = lambda x: asked.append(x.shape) or predict(x)
-    for step in range(30):
-        which = np.random.default_rng(7).integers(5, size=50)
-        features = normal(step, *worlds, 5, 6)[..., which, :]
-        context = Context(np.zeros(worlds, int), features)
-        scores = agent.scores(context)
-        assert asked.pop() == (*worlds, 5, 6)
-        for group in range(5):
-            alike = scores[..., which == group]
-            assert (alike == alike[..., :1]).all()
-        one_by_one = predict(features)
-        assert np.allclose(scores, one_by_one[0] + one_by_one[1])
-        reward = np.full(worlds, step / 30)
-        agent.update(context, *([0] * 2, reward) if worlds else (0, float(reward)))
-
-
 @pytest.mark.parametrize("forget", [{}, {"discount": 0.9}, {"window": 7}])
 def test_an_arm_restocked_begins_again_and_the_others_go_on(forget):
     rng = np.random.default_rng(0)
@@ -264,71 +241,12 @@ def test_a_shared_model_keeps_what_replaced_products_taught(n_worlds, forget):
         assert (told.scores(context) == untold.scores(context)).all()
 
 
-def test_products_that_have_become_alike_are_scored_alike():
-    agent = LinUCBAgent(3, 2, shared=True)
-    asked, predict = [], agent.posterior.predict_rows
-    agent.posterior.predict_rows = lambda x: asked.append(len(x)) or predict(x)
-    agent.scores(Context(0, [[1.0, 0], [0, 1], [1, 1]]))
-    agent.restock(np.array([2]))
-    agent.scores(Context(0, [[1.0, 0], [0, 1], [0, 1]]))
-    assert asked == [3, 2]
-
-
 def test_agents_that_know_nothing_of_single_arms_may_be_told_of_new_ones():
     agent = RandomAgent(4, seed=1)
     agent.restock(np.array([1, 2]))
     same_luck = RandomAgent(4, seed=1)
     for _ in range(20):
         assert agent.select(bare(4)) == same_luck.select(bare(4))
-
-
-@settings(max_examples=150, deadline=None)
-@given(data=st.data())
-def test_every_arm_finds_its_own_features_among_the_rows(data):
-    n_worlds = data.draw(st.sampled_from([None, 1, 2, 3]))
-    n_arms, d = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 3))
-    shape = (n_arms, d) if n_worlds is None else (n_worlds, n_arms, d)
-    agent = Agent(n_arms, n_worlds)
-    agent._warned = True  # of equal rows, which come here
-    for visit in range(data.draw(st.integers(1, 5))):
-        rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
-        # From all alike to all different, and now and then as many as before.
-        features = rng.integers(data.draw(st.sampled_from([1, 2, 3, 99])), size=shape)
-        features = features.astype(data.draw(st.sampled_from([int, float, np.float32])))
-        groups = [
-            len(np.unique(one, axis=0)) for one in features.reshape(-1, *shape[-2:])
-        ]
-        told = visit > 0 and data.draw(st.booleans())
-        if told:
-            agent.restock(np.zeros(1, int))
-        rows, spread = agent._lookalikes(features)
-        assert rows.dtype == features.dtype
-        assert rows.shape[:-2] == shape[:-2]
-        found = np.stack([spread(rows[..., i]) for i in range(d)], axis=-1)
-        assert np.array_equal(found, features)
-        assert max(groups) <= rows.shape[-2] <= n_arms
-        if told or visit == 0:
-            assert rows.shape[-2] == max(groups)
-        if max(groups) == n_arms:
-            assert np.array_equal(rows, features)
-
-
-def test_the_grouping_of_the_last_visitor_is_used_again(monkeypatch):
-    grouped = []
-
-    def group(agent, features, group=Agent._group):
-        grouped.append(features)
-        return group(agent, features)
-
-    monkeypatch.setattr(Agent, "_group", group)
-    agent = LinUCBAgent(4, 2, shared=True)
-    for step in range(5):
-        x = normal(step, 2, 2)
-        agent.scores(Context(0, x[[0, 1, 0, 1]]))
-    assert len(grouped) == 1
-    for _ in range(2):
-        agent.scores(Context(0, x[[0, 0, 1, 1]]))
-    assert len(grouped) == 2
 
 
 N_WORLDS, SEEDS = 3, [11, 5, 2]

@@ -32,6 +32,7 @@ ONE_OR_TWO_WORLDS = pytest.mark.parametrize("n_worlds", [None, 2])
 
 
 @pytest.mark.no_cover
+@pytest.mark.filterwarnings("ignore:all arms have equal features")  # once they have
 @EVERY_KIND
 @pytest.mark.parametrize("hidden", [(5,), (5, 4)])
 def test_worlds_in_step_go_as_if_alone(kind, hidden):

@@ -7,7 +7,7 @@ has its own generator for the agent's random numbers.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -132,7 +132,6 @@ class Agent(Stateful):
         self._worlds = () if n_worlds is None else (np.arange(self.n_worlds),)
         self._shape = (*map(len, self._worlds), self.n_arms)
         self.n_features = n_features
-        self._forget_lookalikes()
         self.reseed(seed)
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
@@ -279,7 +278,6 @@ class Agent(Stateful):
 
     def restock(self, arms: NDArray[np.int64]) -> None:
         """React to a change of stock: these arms, shape (n,) or (W, n), now hold other products."""
-        self._forget_lookalikes()
 
     def _grow(self, arms: int | Sequence[Hashable]) -> int:
         """Append new arms after the existing ones; return their number."""
@@ -287,7 +285,6 @@ class Agent(Stateful):
         self.arms = self.arms.and_more(arms)
         self.n_arms = len(self.arms)
         self._shape = (*self._shape[:-1], self.n_arms)
-        self._forget_lookalikes()
         return self.n_arms - before
 
     def _setting(self, name: str) -> Any:
@@ -341,61 +338,20 @@ class Agent(Stateful):
             )
         return allowed
 
-    def _forget_lookalikes(self) -> None:
-        """Assume that all arms have equal features until a context shows otherwise."""
-        first, group = np.zeros((*self._shape[:-1], 1), int), np.zeros(self._shape, int)
-        self._alike = self._at(first), self._at(group)
-
-    def _lookalikes(
-        self, features: NDArray
-    ) -> tuple[NDArray, Callable[[NDArray], NDArray]]:
-        """Find arms with equal features, to which one model for all arms must give equal scores.
-
-        Return rows (n, d) or (W, n, d), each at least once, and a function that spreads one number per
-        row, (..., n) or (..., W, n), over the arms, (..., K) or (..., W, K).
-        """
-        if features.shape[:-1] != self._shape:  # several visitors, or some of the arms
-            self._warn_if_alike(features)
-            return features, lambda of_row: of_row
-        first, group = self._alike
-        rows = features[first]
-        # Arms with equal features for the last visitor usually have equal features for the next.
-        if not np.array_equal(rows[group], features):
-            first, group = self._alike = self._group(features)
-            rows = features[first]
-        if rows.shape[-2] == 1:
-            self._warn_if_alike(features)
-        return rows, lambda of_row: of_row[(..., *group)]
-
-    def _warn_if_alike(self, features: NDArray) -> None:
-        """Warn, once, that one model for all arms cannot tell equal rows apart."""
-        first = features.reshape(-1, *features.shape[-2:])[:1]
-        several = first.shape[0] > 0 and first.shape[1] > 1
-        if not self._warned and several and (first == first[:, :1]).all():
-            self._warned = True
-            warnings.warn(
-                f"all arms have equal features, and {type(self).__name__} has one model for them, which "
-                "cannot tell them apart: give each arm features of its own, or take a model for each arm "
-                "(shared=False)",
-                stacklevel=4,
-            )
-
-    def _group(self, features: NDArray) -> tuple[tuple, tuple]:
-        """Return the indices of the first arm of each group of equal rows, and of the group of each arm."""
-        flat = features.reshape(-1, *features.shape[-2:])
-        found = [
-            np.unique(rows, axis=0, return_index=True, return_inverse=True)[1:]
-            for rows in flat
-        ]
-        n = max(len(first) for first, _ in found)
-        if n == self.n_arms:
-            return (), ()  # no two rows are equal
-        # Worlds with fewer groups repeat an arm, so that all worlds have n.
-        first = np.reshape(
-            [np.resize(first, n) for first, _ in found], (*self._shape[:-1], n)
-        )
-        group = np.reshape([group for _, group in found], self._shape)
-        return self._at(first), self._at(group)
+    def _rows(self, context: Context) -> NDArray:
+        """Return the features, checked; warn, once, if one model for all arms cannot tell them apart."""
+        rows = self._check(context)
+        if self.shared and not self._warned and rows.size and rows.shape[-2] > 1:
+            first, last = rows[..., :1, :], rows[..., -1:, :]
+            self._warned = bool((first == last).all() and (first == rows).all())
+            if self._warned:
+                warnings.warn(
+                    f"all arms have equal features, and {type(self).__name__} has one model for them, which "
+                    "cannot tell them apart: give each arm features of its own, or take a model for each arm "
+                    "(shared=False)",
+                    stacklevel=4,
+                )
+        return rows
 
     def _at(self, arms: NDArray[np.int64]) -> tuple[NDArray, ...]:
         """Return the index of several arms, (n,) or (W, n), in arrays (K, …) or (W, K, …)."""

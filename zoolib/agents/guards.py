@@ -174,7 +174,6 @@ class GuardedAgent(Agent):
 
     def restock(self, arms: NDArray[np.int64]) -> None:
         """See `Agent.restock`."""
-        super().restock(arms)
         self.agent.restock(arms)
 
     def _segment(self, context: Context) -> NDArray[np.int64]:

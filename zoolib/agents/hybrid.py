@@ -109,6 +109,5 @@ class HybridLinUCBAgent(Agent):
 
     def restock(self, arms: NDArray[np.int64]) -> None:
         """Reset the own weights of arms that now hold other products."""
-        super().restock(arms)
         self.single.reset(self._at(arms))
         self.C[self._at(arms)] = 0

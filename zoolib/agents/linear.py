@@ -115,34 +115,24 @@ class LinearAgent(Agent):
 
     def scores(self, context: Context) -> NDArray:
         """Return the predicted rewards or log-odds of the arms on offer."""
-        features, at = self._features(context), self._offered(context)
-        if not self.shared:
-            return self.posterior.predict(features, at)
-        rows, spread = self._lookalikes(features)
-        return spread(np.vecdot(rows, self.posterior.mean[..., None, :]))
+        rows = self._rows(context)
+        if self.shared:
+            return np.matvec(rows, self.posterior.mean)
+        return self.posterior.predict(rows, self._offered(context))
 
     def predict_with_width(self, context: Context) -> tuple[NDArray, NDArray]:
         """Return the predictions and their widths, each of the shape of `scores`."""
-        features, at = self._features(context), self._offered(context)
+        rows = self._rows(context)
         if self.shared:
-            rows, spread = self._lookalikes(features)
-            flat = rows.reshape(-1, rows.shape[-1]) if not self._worlds else rows
-            predicted = self.posterior.predict_rows(flat)
-            return tuple(spread(one.reshape(rows.shape[:-1])) for one in predicted)
-        if self._n_visitors(context) is None:
-            return self.posterior.predict(features, at), self.posterior.width(
-                features, at
-            )
-        # With several visitors, the rows of one arm form a matrix.
-        prediction, width = self.posterior.predict_rows(features.swapaxes(0, 1), at)
-        return prediction.T, width.T
+            return self.posterior.predict_rows(rows)
+        at = self._offered(context)
+        return self.posterior.predict(rows, at), self.posterior.width(rows, at)
 
     def restock(self, arms: NDArray[np.int64]) -> None:
         """Reset the models of arms that now hold other products, if each arm has its own model.
 
         They restart from the agent's prior, since a prior given to `add_arms` describes the earlier product.
         """
-        super().restock(arms)
         if not self.shared:
             nothing = np.zeros(self.n_features)
             self.posterior.reset(self._at(arms), nothing, self.posterior.ridge)
@@ -240,9 +230,9 @@ class LinearAgent(Agent):
         """Return the index of the model of an arm, in each world."""
         return () if self.shared else (*self._worlds, arm)
 
-    def _features(self, context: Context) -> NDArray:
+    def _rows(self, context: Context) -> NDArray:
         """Return the features, checked and converted to the posterior's type."""
-        return self._check(context).astype(self.dtype, copy=False)
+        return super()._rows(context).astype(self.dtype, copy=False)
 
 
 @dataclass(eq=False, repr=False)
@@ -308,12 +298,9 @@ class LinTSAgent(LinearAgent):
     def draws(self, context: Context, n: int) -> NDArray:
         """Return the scores of n independent draws, along a new first axis."""
         if self.shared:
-            rows, spread = self._lookalikes(self._features(context))
+            rows = self._rows(context)
             normals = self._normals(context, n, self.n_features)
-            theta = self.posterior.sample(normals, self.alpha)  # (n, *lead, d)
-            if self._n_visitors(context) is None:  # all draws in one product
-                return spread(np.moveaxis(rows @ np.moveaxis(theta, 0, -1), -1, 0))
-            return np.vecdot(rows, theta[..., None, :])
+            return np.matvec(rows, self.posterior.sample(normals, self.alpha))
         # Each arm has its own weights, so predictions are independent and one number per arm is enough.
         mean, deviation = self._independent(context)
         normals = self._normals(context, n, mean.shape[-1]).astype(deviation.dtype)

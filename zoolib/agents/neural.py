@@ -129,6 +129,8 @@ class NeuralAgent(Agent):
             seeds = as_seeds("network_seed", self.network_seed, self.n_worlds)
             self.network_seed = seeds
         super().__init__(self.n_arms, self.n_worlds, self.seed, self.n_features)
+        # Assume that all arms have equal features until a context shows otherwise.
+        self._alike = self._group(np.zeros((*self._shape, 1)))
 
     def make_network(self, generators: Generators) -> nn.Module:
         """Return a new network from features to 1 or K outputs, with weights drawn by these generators."""
@@ -191,15 +193,36 @@ class NeuralAgent(Agent):
             )
             rows[(..., *at, slice(None))] = offered
         if self._n_visitors(context) is not None:
-            if self.shared:
-                self._warn_if_alike(rows)
             scores = np.stack([finite("scores", score(one)) for one in rows], axis)
-        elif self.shared:
-            rows, spread = self._lookalikes(rows)
-            return spread(finite("scores", score(rows)))
+        elif self.shared and context.arms is None:
+            rows, group = self._lookalikes(rows)
+            return finite("scores", score(rows))[(..., *group)]
         else:
             scores = finite("scores", score(rows))
         return scores[(..., *at)]
+
+    def _lookalikes(self, rows: NDArray) -> tuple[NDArray, tuple]:
+        """Return the different ones of the arms' rows, and the index of each arm's row among them."""
+        first, group = self._alike
+        # Arms with equal features for the last visitor usually have equal features for the next.
+        if not np.array_equal(rows[first][group], rows):
+            first, group = self._alike = self._group(rows)
+        return rows[first], group
+
+    def _group(self, rows: NDArray) -> tuple[tuple, tuple]:
+        """Return the indices of the first arm of each group of equal rows, and of the group of each arm."""
+        found = [
+            np.unique(one, axis=0, return_index=True, return_inverse=True)[1:]
+            for one in rows.reshape(-1, *rows.shape[-2:])
+        ]
+        n = max(len(first) for first, _ in found)
+        if n == self.n_arms:
+            return (), ()  # no two rows are equal
+        # Worlds with fewer groups repeat an arm, so that all worlds have n.
+        first = [np.resize(first, n) for first, _ in found]
+        first = np.reshape(first, (*self._shape[:-1], n))
+        group = np.reshape([group for _, group in found], self._shape)
+        return self._at(first), self._at(group)
 
     def score_rows(self, x: NDArray) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
@@ -283,7 +306,7 @@ class NeuralAgent(Agent):
 
     def _rows(self, context: Context) -> NDArray:
         """Return the features, checked and converted to the network's type."""
-        return self._check(context).astype(self.dtype, copy=False)
+        return super()._rows(context).astype(self.dtype, copy=False)
 
     def _descend(self, columns: Sequence[NDArray], batch_size: int) -> None:
         """Take an optimiser step on each batch of a table's rows."""
