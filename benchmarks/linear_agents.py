@@ -16,7 +16,7 @@ from itertools import cycle
 from timeit import timeit
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from benchmarks.contest import (
     FASTEST_PEER,
@@ -53,12 +53,11 @@ class NaiveLinUCB(Adapter):
         n_features: int,
         alpha: float = ALPHA,
         shared: bool = False,
-        dtype: DTypeLike = np.float64,
         embed: Callable[[NDArray], NDArray] = np.asarray,
     ) -> None:
         self.alpha, self.shared, self.embed = alpha, shared, embed
-        self.A = np.stack([np.eye(n_features, dtype=dtype)] * (1 if shared else n_arms))
-        self.b = np.zeros(self.A.shape[:-1], dtype)
+        self.A = np.stack([np.eye(n_features)] * (1 if shared else n_arms))
+        self.b = np.zeros(self.A.shape[:-1])
 
     def scores(self, context: Context) -> NDArray:
         scores = np.empty(len(context.features))
@@ -90,14 +89,12 @@ class BatchedLinUCB(NaiveLinUCB):
         return np.vecdot(rows, theta) + self.alpha * np.sqrt(squares)
 
 
-def visits(
-    n_arms: int, d: int, n: int, own: bool, dtype: DTypeLike = np.float64
-) -> list[Visit]:
+def visits(n_arms: int, d: int, n: int, own: bool) -> list[Visit]:
     """Draw n visits; the arms share one row of features, or each has its `own`."""
     rng = np.random.default_rng(SEED)
     rewards = rng.integers(2, size=n).astype(float).tolist()
     rows = n_arms if own else 1
-    drawn = (rng.standard_normal((rows, d)).astype(dtype) for _ in range(n))
+    drawn = (rng.standard_normal((rows, d)) for _ in range(n))
     return [
         (Context(0, np.broadcast_to(x, (n_arms, d))), reward)
         for x, reward in zip(drawn, rewards, strict=True)
@@ -219,7 +216,7 @@ def plain(
 ) -> dict[str, Contestant]:
     """Return the plain forms of an agent of ours."""
     ours = make()
-    shape = ours.n_arms, ours.n_features, ours.alpha, ours.shared, ours.posterior.dtype
+    shape = ours.n_arms, ours.n_features, ours.alpha, ours.shared
     return {
         name: Contestant(
             decides(form(*shape), seen),
@@ -262,48 +259,36 @@ def linucb(
     n_visits: int,
     *,
     shared: bool = False,
-    own: bool = True,
-    dtype: DTypeLike = np.float64,
     n_compared: int = 2,
     promises: tuple[Promise, ...] = (),
 ) -> Row:
     """Return the row of LinUCB beside its plain forms, the limits of the machine, and the peers."""
-    seen = visits(n_arms, d, n_visits, own, dtype)
-    make = partial(LinUCBAgent, n_arms, d, ALPHA, shared=shared, dtype=dtype)
+    seen = visits(n_arms, d, n_visits, own=shared)  # peers know one row for all arms
+    make = partial(LinUCBAgent, n_arms, d, ALPHA, shared=shared)
     n_read = n_arms * d * (1 if shared else d + 2)
     contestants = {
         "zoolib": Contestant(decides(make(), seen), "zoolib"),
         **plain(make, seen, seen[:n_compared]),
         "limit: memory": reads(
-            n_read * np.dtype(dtype).itemsize,
+            n_read * np.dtype(float).itemsize,
             "Inverses, means and features, read once from memory. An agent whose numbers stay in the "
             "cache may be faster.",
         ),
         "limit: matmul": multiplies(
             n_arms * d * (d + 3) / 2,
-            dtype,
+            float,
             "Each predicted reward takes d multiplications, each width d (d + 1) / 2 of them.",
         ),
     }
     name = f"{'shared' if shared else 'disjoint'} {n_arms:,} × {d}"
-    if own and not shared:  # the libraries know one row of features for all arms
-        name += f", {np.dtype(dtype)}, a row for each arm"
-    else:
-        kind = "shared LinUCB" if shared else "LinUCB"
-        contestants |= peers(kind, make, seen)
+    contestants |= peers("shared LinUCB" if shared else "LinUCB", make, seen)
     return _row(name, contestants, n_arms, d, promises)
 
 
 def disjoint() -> Row:
     """Return the row of one model per arm, at the size of the shop."""
     promises = Promise("naive", at_least=15), Promise(FASTEST_PEER, at_least=7)
-    return linucb(50, 9, 1000, own=False, n_compared=200, promises=promises)
-
-
-def single_precision() -> Row:
-    """Return the row of a thousand arms in float32, each with features of its own."""
-    promises = (Promise("limit: memory", at_least=0.5),)
-    return linucb(1000, 32, 50, dtype=np.float32, promises=promises)
+    return linucb(50, 9, 1000, n_compared=200, promises=promises)
 
 
 def other_policies(n_arms: int = 50, d: int = 9) -> Iterator[Row]:
@@ -376,7 +361,6 @@ def rows() -> Iterator[Row]:
     """Yield all rows, each when the one before has been measured: they need much memory."""
     yield disjoint()
     yield batches(50, 9, 200, shared=False)
-    yield single_precision()
     yield linucb(50, 29, 200, shared=True)
     yield batches(50, 29, 200, shared=True)
     yield log(50, 29, 100_000)

@@ -30,12 +30,11 @@ def taught(n=N, **options):
 
 
 @shared_or_not
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_choices_are_those_of_each_visit_ties_included(shared, dtype):
+def test_choices_are_those_of_each_visit_ties_included(shared):
     features, _, _ = visits()
     features[:, 2] = features[:, 0]
     for n in (0, N):
-        together, alone = (taught(n, shared=shared, dtype=dtype) for _ in range(2))
+        together, alone = (taught(n, shared=shared) for _ in range(2))
         chosen = together.select(Context(None, features))
         assert chosen.dtype == np.int64
         assert chosen.tolist() == [alone.select(Context(0, rows)) for rows in features]
@@ -43,9 +42,8 @@ def test_choices_are_those_of_each_visit_ties_included(shared, dtype):
 
 
 @shared_or_not
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_a_batch_teaches_what_its_visits_teach(shared, dtype):
-    together, alone = (taught(shared=shared, dtype=dtype) for _ in range(2))
+def test_a_batch_teaches_what_its_visits_teach(shared):
+    together, alone = (taught(shared=shared) for _ in range(2))
     if not shared:
         for agent in (together, alone):
             agent.add_arms(1, mean=[1.0, 2.0, 3.0], ridge=4.0)
@@ -57,11 +55,10 @@ def test_a_batch_teaches_what_its_visits_teach(shared, dtype):
     by_rows.update_many(features[np.arange(N), arms], arms, rewards)
     together.update(Context(None, features), arms, rewards)
     one_by_one(alone, features, arms, rewards)
-    tolerance = 1e-12 if dtype is np.float64 else 1e-4
     for agent in (together, by_rows):
         for name in ("A", "b", "A_inv", "mean"):
             found, expected = (getattr(one.posterior, name) for one in (agent, alone))
-            np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,6 @@ ROWS = {
         {"naive": 5, "naive, all arms at once": 1.5},
         EXACT,
     ),
-    # At the start A⁻¹ of all thousand arms is often computed afresh: in a short run that is most of it.
-    "float32": (linear_agents.single_precision, {"naive": 2}, 1e-4),
     "shared": (
         lambda: linear_agents.linucb(50, 29, 200, shared=True),
         {"naive": 2},

@@ -63,6 +63,7 @@ class Stateful(Learner):
     """
 
     _kinds: ClassVar[dict[str, type[Stateful]]] = {}
+    _retired: ClassVar[tuple[str, ...]] = ()  # settings of earlier releases, not read
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -121,6 +122,7 @@ class Stateful(Learner):
         if not (isinstance(kind, type) and issubclass(kind, cls)):
             raise ValueError(f"state must be that of a {cls.__name__}: got {name!r}")
         settings = _entry(state, "settings", dict)
+        settings = {key: settings[key] for key in settings if key not in kind._retired}
         wanted = inspect.signature(kind).parameters
         if set(settings) != set(wanted):
             raise ValueError(

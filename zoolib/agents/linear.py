@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from zoolib._support.checks import (
@@ -58,8 +58,6 @@ class LinearAgent(Agent):
         rewards must lie in [0, 1] and scores are log-odds.
     seed : int, SeedSequence or Generator, or a sequence of them, default 0
         Seed of the agent's random numbers; with worlds, one for all or one for each.
-    dtype : float64 or float32, default float64
-        Type of the posterior.
 
     Attributes
     ----------
@@ -68,6 +66,7 @@ class LinearAgent(Agent):
     """
 
     _learns = ("posterior", "_recent", "_n_recent")
+    _retired = ("dtype",)
 
     n_arms: int | Sequence[Hashable]
     n_features: int
@@ -80,7 +79,6 @@ class LinearAgent(Agent):
     window: int | None = None
     link: str = "identity"
     seed: Seed | Sequence[Seed] = 0
-    dtype: DTypeLike = np.float64
 
     def __post_init__(self) -> None:
         n_features = as_size("n_features", self.n_features)
@@ -97,13 +95,13 @@ class LinearAgent(Agent):
         self.link = as_one_of("link", self.link, ("identity", "logit"))
         self.shared = bool(self.shared)
         shape = self._shape[:-1] if self.shared else self._shape
-        self.posterior = RidgePosterior(n_features, self.ridge, shape, self.dtype)
-        self.ridge, self.dtype = self.posterior.ridge, self.posterior.dtype
+        self.posterior = RidgePosterior(n_features, self.ridge, shape)
+        self.ridge = self.posterior.ridge
         lead = (self.window or 0, *self._shape[:-1])
         # The last rows, column by column: each step overwrites the oldest.
         self._recent = {
             "arm": np.zeros(lead, np.int64),
-            "x": np.zeros((*lead, self.n_features), self.dtype),
+            "x": np.zeros((*lead, self.n_features)),
             "reward": np.zeros(lead),
             "weight": np.zeros(lead),
         }
@@ -168,15 +166,12 @@ class LinearAgent(Agent):
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Apply the discount or window, then learn from the arm played."""
-        x, arm = context.features[at], at[-1]
+        x, arm = context.features[at].astype(np.float64, copy=False), at[-1]
         at = self._model(arm)
         weight = 1.0
         if self.link == "logit":
             reward, weight = self.linearise(x, reward, at)
-        # Numbers of another type are converted and checked again, because float32 overflows sooner.
-        same = x.dtype == self.posterior.dtype
-        learn = self.posterior.learn if same else self.posterior.update
-        learn(x, reward, at, weight, self.discount)
+        self.posterior.learn(x, reward, at, weight, self.discount)
         if self.window is not None:
             self._slide(arm, x, reward, weight)
 
@@ -231,8 +226,8 @@ class LinearAgent(Agent):
         return () if self.shared else (*self._worlds, arm)
 
     def _rows(self, context: Context) -> NDArray:
-        """Return the features, checked and converted to the posterior's type."""
-        return super()._rows(context).astype(self.dtype, copy=False)
+        """Return the features, checked, in double precision."""
+        return super()._rows(context).astype(np.float64, copy=False)
 
 
 @dataclass(eq=False, repr=False)
@@ -245,7 +240,7 @@ class LinUCBAgent(LinearAgent):
     ----------
     alpha : float, default 1.0
         Weight of the uncertainty, 0 or more.
-    n_arms, n_features, ridge, n_worlds, shared, discount, window, link, seed, dtype
+    n_arms, n_features, ridge, n_worlds, shared, discount, window, link, seed
         As for `LinearAgent`.
 
     Examples
@@ -279,7 +274,7 @@ class LinTSAgent(LinearAgent):
     ----------
     alpha : float, default 1.0
         Standard deviation of the noise in the rewards, 0 or more; it scales the draws.
-    n_arms, n_features, ridge, n_worlds, shared, discount, window, link, seed, dtype
+    n_arms, n_features, ridge, n_worlds, shared, discount, window, link, seed
         As for `LinearAgent`.
 
     Examples
@@ -303,8 +298,7 @@ class LinTSAgent(LinearAgent):
             return np.matvec(rows, self.posterior.sample(normals, self.alpha))
         # Each arm has its own weights, so predictions are independent and one number per arm is enough.
         mean, deviation = self._independent(context)
-        normals = self._normals(context, n, mean.shape[-1]).astype(deviation.dtype)
-        return mean + deviation * normals
+        return mean + deviation * self._normals(context, n, mean.shape[-1])
 
     def _independent(self, context: Context) -> tuple[NDArray, NDArray] | None:
         if self.shared:
@@ -321,7 +315,7 @@ class EpsilonGreedyAgent(LinearAgent):
     ----------
     epsilon : float, default 0.1
         Probability of a random arm, in [0, 1].
-    n_arms, n_features, ridge, n_worlds, shared, discount, window, link, seed, dtype
+    n_arms, n_features, ridge, n_worlds, shared, discount, window, link, seed
         As for `LinearAgent`.
     """
 

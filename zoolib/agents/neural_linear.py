@@ -91,7 +91,7 @@ class NeuralLinearAgent(NeuralAgent):
     Attributes
     ----------
     posterior : RidgePosterior
-        In double precision; leading axes () or (W,), or with one per arm (K,) or (W, K).
+        Leading axes () or (W,), or with one per arm (K,) or (W, K).
 
     Examples
     --------
@@ -263,6 +263,6 @@ class NeuralLinearAgent(NeuralAgent):
     ) -> None:
         """Add the embedding to A and b, unless they have just been rebuilt with the new row included."""
         if not (trained and self.rebuild):
-            z = played.astype(self.posterior.dtype)
+            z = played.astype(np.float64)
             model = () if self.shared else at
             self.posterior.learn(z, reward, model, discount=self.discount)

@@ -16,7 +16,7 @@ and W worlds of them ``(W, K, d, d)``. The formulas do not change.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import (
     as_array,
@@ -54,8 +54,6 @@ class RidgePosterior(Stateful):
         :math:`\theta \sim \mathcal{N}(0, \sigma^2 \lambda^{-1} I)`.
     shape : tuple of int, default ()
         Leading axes; each position is an independent posterior.
-    dtype : float64 or float32, default float64
-        Type of all arrays.
 
     Examples
     --------
@@ -68,26 +66,23 @@ class RidgePosterior(Stateful):
     """
 
     _learns = (*_LEARNT, *_PRIOR, "_n_updates")
+    _retired = ("dtype",)
 
     def __init__(
         self,
         n_features: int,
         ridge: float = 1.0,
         shape: tuple[int, ...] = (),
-        dtype: DTypeLike = np.float64,
     ) -> None:
         self.n_features = d = as_size("n_features", n_features)
         self.ridge = as_positive("ridge", ridge)
         self.shape = shape = tuple(as_size("shape", n) for n in shape)
-        self.dtype = np.dtype(dtype)
-        if self.dtype not in (np.float64, np.float32):
-            raise TypeError(f"dtype must be float64 or float32: got {self.dtype}")
         # The ridge and mean of each posterior's prior.
-        self._prior_ridge = np.full(shape, self.ridge, self.dtype)
-        self._prior_mean = np.zeros((*shape, d), self.dtype)
-        self._A, self._A_inv = np.empty((2, *shape, d, d), self.dtype)
-        self._b, self._mean = np.empty((2, *shape, d), self.dtype)
-        self._prior, self._factor = self._prior_ridge.copy(), np.ones(shape, self.dtype)
+        self._prior_ridge = np.full(shape, self.ridge)
+        self._prior_mean = np.zeros((*shape, d))
+        self._A, self._A_inv = np.empty((2, *shape, d, d))
+        self._b, self._mean = np.empty((2, *shape, d))
+        self._prior, self._factor = self._prior_ridge.copy(), np.ones(shape)
         self._n_updates = 0
         self.reset()
 
@@ -114,10 +109,10 @@ class RidgePosterior(Stateful):
             In (0, 1]: factor by which the selected posteriors are discounted first, see `decay`. The
             others do not forget.
         """
-        x = as_array("x", x, self._mean[at].shape, self.dtype)
-        reward = as_array("reward", reward, x.shape[:-1], self.dtype)
+        x = as_array("x", x, self._mean[at].shape, np.float64)
+        reward = as_array("reward", reward, x.shape[:-1], np.float64)
         of_each = reward.shape if np.ndim(weight) else ()
-        weight = as_array("weight", weight, of_each, self.dtype)
+        weight = as_array("weight", weight, of_each, np.float64)
         discount = as_rate("discount", discount)
         if np.min(weight) < 0:
             squared = np.vecdot(np.vecmat(x, self._A_inv[at]), x)
@@ -181,8 +176,8 @@ class RidgePosterior(Stateful):
             raise ValueError(
                 f"which must be given with one leading axis, and only then: got shape {self.shape}"
             )
-        x = as_array("x", x, ("n", self.n_features), self.dtype)
-        reward = as_array("reward", reward, x.shape[:1], self.dtype)
+        x = as_array("x", x, ("n", self.n_features), np.float64)
+        reward = as_array("reward", reward, x.shape[:1], np.float64)
         which = np.zeros(len(x), int) if which is None else which
         which = as_ids("which", which, *self.shape or [1], reward.shape)
         taught, number = np.unique(which, return_inverse=True)
@@ -222,7 +217,7 @@ class RidgePosterior(Stateful):
         """
         # With A⁻¹ = L Lᵀ the product L n has covariance A⁻¹.
         lower = np.linalg.cholesky(self._A_inv)
-        return self._mean + scale * np.matvec(lower, np.asarray(normals, self.dtype))
+        return self._mean + scale * np.matvec(lower, np.asarray(normals))
 
     def decay(self, discount: float, at: At = ()) -> None:
         r"""Forget a little: :math:`A \leftarrow \gamma A`, :math:`b \leftarrow \gamma b`, with γ in (0, 1].
@@ -266,7 +261,7 @@ class RidgePosterior(Stateful):
         if mean is not None:
             shape = self._prior_mean[at].shape
             shape = shape[len(shape) - np.ndim(mean) :] or shape
-            self._prior_mean[at] = as_array("mean", mean, shape, self.dtype)
+            self._prior_mean[at] = as_array("mean", mean, shape, np.float64)
         self._prior_ridge[at] = self._prior[at] = ridge
         self._factor[at] = 1
         ridge, mean = self._prior_ridge[at], self._prior_mean[at]
@@ -293,12 +288,12 @@ class RidgePosterior(Stateful):
             Index into the leading axes, all posteriors if empty. The dots are the axes after indexing.
         """
         lead = self._mean[at].shape[:-1]
-        x = as_array("x", x, (*lead, "n", self.n_features), self.dtype)
-        reward = as_array("reward", reward, x.shape[:-1], self.dtype)
+        x = as_array("x", x, (*lead, "n", self.n_features), np.float64)
+        reward = as_array("reward", reward, x.shape[:-1], np.float64)
         weighted = x
         if weight is not None:
             of_each = x.shape[:-1] if np.ndim(weight) > 1 else x.shape[-2:-1]
-            weight = as_array("weight", weight, of_each, self.dtype)
+            weight = as_array("weight", weight, of_each, np.float64)
             if (weight < 0).any():
                 raise ValueError(f"weight must be 0 or more: got {weight.min()}")
             weighted = weight[..., None] * x
@@ -316,7 +311,7 @@ class RidgePosterior(Stateful):
         if not self.shape:
             raise ValueError("shape must have a leading axis to grow along: got ()")
         axis, more = len(self.shape) - 1, (*self.shape[:-1], as_size("n", n))
-        new = RidgePosterior(self.n_features, self.ridge, more, self.dtype)
+        new = RidgePosterior(self.n_features, self.ridge, more)
         new.reset((), mean, ridge)
         for name in (*_LEARNT, *_PRIOR):
             both = getattr(self, name), getattr(new, name)
@@ -325,12 +320,12 @@ class RidgePosterior(Stateful):
 
     def _prior_moments(self, ridge: NDArray, mean: NDArray) -> tuple[NDArray, NDArray]:
         """Return the prior's contributions to A and b."""
-        eye = np.eye(self.n_features, dtype=self.dtype)
+        eye = np.eye(self.n_features)
         return ridge[..., None, None] * eye, ridge[..., None] * mean
 
     def _solve(self, at: At, A: NDArray, b: NDArray) -> None:
-        """Store A and b, and the inverse and mean computed from them in double precision."""
-        A_inv = np.linalg.inv(A.astype(np.float64))  # may raise: nothing has changed
+        """Store A and b, and the inverse and mean computed from them."""
+        A_inv = np.linalg.inv(A)  # may raise: nothing has changed
         A_inv = (A_inv + A_inv.mT) / 2
         self._A_inv[at], self._mean[at] = A_inv, np.matvec(A_inv, b)
         self._A[at], self._b[at] = A, b

@@ -307,7 +307,7 @@ def two_stage(
     m = as_size("m, the number of weights,", len(theta), most=n)
     ids, _ = index.search(u * theta, -(-n // m))
     candidates = np.unique(ids)
-    rows = u * index.embeddings(candidates).astype(posterior.dtype)
+    rows = u * index.embeddings(candidates).astype(np.float64)
     prediction, width = posterior.predict_rows(rows)
     scores = prediction + alpha * width
     return Choice(int(candidates[scores.argmax()]), candidates, scores)
