@@ -115,54 +115,82 @@ def test_what_is_known_of_the_visitor_is_the_same_row_for_every_arm(kind):
         spread.update(rows, step % K, 1.0)
 
 
+OFFERED = (7, "leash", ("bowl", 2))
+MASK = np.array([name in OFFERED for name in NAMES])
+NO_ROW = [np.nan, 1e30, -np.inf]  # of an arm that is not on offer
+
+
 @each_separate
 def test_arms_on_offer_are_judged_as_among_all(kind):
-    if kind in ("dropout", "ensemble, thompson", "neural-linear, thompson"):
-        pytest.skip("scores are drawn anew")
-    agent = taught(SEPARATE[kind](NAMES))
-    x, offered = normal(7, D), [7, "leash", ("bowl", 2)]
-    some, every = Context("s", x, arms=offered), Context("s", x)
-    assert {agent.select(some) for _ in range(30)} <= set(offered)
+    agent, same_luck = (taught(SEPARATE[kind](NAMES)) for _ in range(2))
+    x = normal(7, D)
+    some, masked = Context("s", x, arms=OFFERED), Context("s", x, offered=MASK)
+    assert {agent.select(some) for _ in range(30)} <= set(OFFERED)
+    assert {same_luck.select(masked) for _ in range(30)} <= set(OFFERED)
     shares = agent.propensities(some)
-    assert shares.shape == (3,)
+    assert shares[~MASK].tolist() == [0]
     assert shares.sum() == pytest.approx(1)
-    allowed = np.array([name in offered for name in NAMES])
-    among_all = agent.propensities(every, allowed)
-    np.testing.assert_allclose(shares, among_all[[3, 0, 2]], atol=1e-3)
+    for context, allowed in ((masked, None), (Context("s", x), MASK)):
+        expected = same_luck.propensities(context, allowed)
+        if not ("dropout" in kind or "thompson" in kind):  # else drawn anew
+            np.testing.assert_array_equal(shares, expected)
     learns = copy.deepcopy(agent)
-    for one, context in ((agent, some), (learns, every)):
+    for one, context in ((agent, some), (learns, Context("s", x))):
         one.update(context, ("bowl", 2), 0.5)
     assert to_bytes(agent.state()["learned"]) == to_bytes(learns.state()["learned"])
 
 
-@pytest.mark.parametrize("kind", ["linucb", "neural-linear", "ensemble"])
+ROWS = {f"separate {kind}": make for kind, make in SEPARATE.items()} | {
+    f"shared {kind}": make for kind, make in SHARED.items()
+}
+
+
+@pytest.mark.parametrize("kind", ROWS)
 @pytest.mark.parametrize("lead", [(), (2,)])
-def test_rows_on_offer_reach_the_models_of_their_arms(kind, lead):
-    agent = taught(SEPARATE[kind](NAMES))
-    rows, places = normal(8, *lead, K, D), [3, 0]
-    ids = ["a", "b"] if lead else "a"
-    offered = [NAMES[place] for place in places]
-    some = agent.scores(Context(ids, rows[..., places, :], arms=offered))
-    every = agent.scores(Context(ids, rows))
-    np.testing.assert_allclose(some, every[..., places], rtol=1e-5, atol=1e-6)
+def test_rows_of_arms_that_are_not_on_offer_are_never_read(kind, lead):
+    agents = [ROWS[kind](NAMES) for _ in range(4)]
+    ids, rows = ["a", "b"] if lead else "a", normal(8, *lead, K, D)
+    spoilt = rows.copy()
+    spoilt[..., ~MASK, :] = NO_ROW
+    contexts = [
+        Context(ids, rows, OFFERED),
+        Context(ids, spoilt, OFFERED),
+        Context(ids, spoilt, offered=MASK),
+        Context(ids, spoilt, offered=np.broadcast_to(MASK, (*lead, K))),
+    ]
+    seen = []
+    for agent, context in zip(agents, contexts, strict=True):
+        for step in range(12):
+            agent.update(Context(1, normal(step, K, D)), NAMES[step % K], step % 2)
+        found = [agent.propensities(context), agent.select(context)]
+        arms, rewards = ([7, "leash"], [1.0, 0.5]) if lead else ("leash", 0.5)
+        agent.update(context, arms, rewards)
+        seen.append([*found, agent.propensities(context), to_bytes(agent.state())])
+    for other in seen[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(seen[0], other, strict=True))
+    for part in (0, 2):
+        assert (seen[0][part][..., ~MASK] == 0).all()
 
 
-@pytest.mark.parametrize("kind", SHARED)
-def test_rows_of_arms_on_offer_are_judged_as_among_all(kind):
-    agent = SHARED[kind](NAMES)
-    for step in range(30):
-        agent.update(Context(step, normal(step, K, D)), NAMES[step % K], step % 3 / 2)
-    rows, places = normal(8, K, D), [3, 0]
-    some = Context("s", rows[places], arms=[NAMES[place] for place in places])
-    scores = agent.scores(Context("s", rows))
-    if kind != "guarded":
-        np.testing.assert_allclose(agent.scores(some), scores[places], rtol=1e-5)
-    assert agent.select(some) in (7, "leash")
-    learns = copy.deepcopy(agent)
-    agent.update(some, "leash", 1.0)
-    learns.update(Context("s", rows), "leash", 1.0)
-    ours, theirs = agent.state()["learned"], learns.state()["learned"]
-    assert to_bytes(ours) == to_bytes(theirs)
+@pytest.mark.parametrize("kind", ["greedy", "linucb", "lints", "epsilon", "random"])
+def test_each_world_may_offer_arms_of_its_own(kind):
+    def make(**options):
+        return SEPARATE[kind](K, **options)
+
+    together, alone = make(n_worlds=2, seed=[3, 4]), [make(seed=3), make(seed=4)]
+    for step in range(40):
+        rows, offered = normal(step, 2, K, D), normal(step + 50, 2, K) > 0
+        offered[:, step % K] = True
+        context = Context([1, 2], rows, offered=offered)
+        chosen = together.select(context)
+        assert offered[[0, 1], chosen].all()
+        shares = together.propensities(context)
+        together.update(context, chosen, [1.0, 0.0])
+        for w, agent in enumerate(alone):
+            assert agent.select(context.of_world(w)) == chosen[w]
+            share = agent.propensities(context.of_world(w))
+            np.testing.assert_allclose(share, shares[w], atol=1e-12)
+            agent.update(context.of_world(w), chosen[w], 1.0 - w)
 
 
 @each_separate
@@ -362,9 +390,51 @@ def test_arms_are_checked(arms, error, words):
             r"context.features must have shape \(n, 4, 3\): got \(2, 3, 3\)",
         ),
         (
-            lambda a: a.select(Context(None, np.ones((2, D)), ["leash"])),
+            lambda a: a.select(Context(None, np.ones((2, D)), ["leash", 7])),
             ValueError,
-            "features must have a row for each of 1 arms: got 2 rows",
+            r"context.features must have shape \(4, 3\): got \(2, 3\)",
+        ),
+        (
+            lambda a: a.select(Context(None, np.ones(D), offered=[True, False])),
+            ValueError,
+            r"context.offered must be for 4 arms: got shape \(2,\)",
+        ),
+        (
+            lambda a: Context(None, np.ones(D), [7], offered=[True] * 4),
+            ValueError,
+            "give arms or offered: got both",
+        ),
+        (
+            lambda a: Context(None, np.ones((K, D)), offered=np.zeros(K, bool)),
+            ValueError,
+            r"offered must leave an arm, and have shape \(4,\): got shape \(4,\)",
+        ),
+        (
+            lambda a: Context(None, np.ones(D), offered=True),
+            ValueError,
+            r"offered must leave an arm, and have shape \(\): got shape \(\)",
+        ),
+        (
+            lambda a: Context([1, 2], np.ones((2, K, D)), offered=[[1, 0, 0, 1]] * 2),
+            TypeError,
+            "offered must hold booleans: got dtype int64",
+        ),
+        (
+            lambda a: Context(None, np.full((K, D), np.nan), offered=[True] * K),
+            ValueError,
+            "features must be finite",
+        ),
+        (
+            lambda a: a.select(Context(None, np.full((K, D), np.nan), [7, "leash"])),
+            ValueError,
+            "features must be finite",
+        ),
+        (
+            lambda a: a.propensities(
+                Context(None, np.ones(D), ["leash"]), [False, True, True, True]
+            ),
+            ValueError,
+            r"allowed must leave an arm, and have shape \(4,\)",
         ),
         (
             lambda a: a.propensities(Context(None, np.ones(D)), [True]),
@@ -384,14 +454,6 @@ def test_what_does_not_fit_is_named_and_changes_nothing(call, error, words):
     with pytest.raises(error, match=words):
         call(agent)
     assert to_bytes(agent.state()) == before
-
-
-def test_arms_on_offer_are_for_one_world():
-    agent = LinUCBAgent(2, D, n_worlds=2)
-    with pytest.raises(
-        ValueError, match=r"context\.arms are for an agent of one world"
-    ):
-        agent.select(Context([0, 1], np.ones((2, 1, D)), arms=[0]))
 
 
 @pytest.mark.parametrize("kind", SHARED)

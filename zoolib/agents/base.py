@@ -6,6 +6,7 @@ has its own generator for the agent's random numbers.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._support.checks import Seed, as_array, as_seeds, as_size
+from zoolib._support.checks import Seed, as_array, as_real, as_seeds, as_size
 from zoolib._support.generators import Uniforms
 from zoolib._support.labels import Labels, as_objects
 from zoolib._support.state import Stateful
@@ -37,12 +38,16 @@ class Context:
         visitors (n, n_arms, d) or (n, d). Without ids, three axes mean several visitors. The array is not
         copied, so do not change it afterwards.
     arms : sequence of hashable, optional
-        Labels of the arms on offer, in the order of the rows; all of the agent's arms if omitted.
+        Labels of the arms on offer, in any order; all arms if omitted.
+    offered : array_like of bool, shape (n_arms,) or (n, n_arms), optional
+        The same as a mask, which may differ between visitors. There is a row for each arm, on offer or
+        not; what the rows of the others hold is never read.
 
     Attributes
     ----------
     features : ndarray, shape (n_arms, d) or (n, n_arms, d)
         With a single row instead of n_arms if the features describe only the visitor.
+    offered : ndarray of bool, shape (n_arms,) or (n, n_arms), or None
 
     Examples
     --------
@@ -57,8 +62,11 @@ class Context:
         user_id: Hashable | ArrayLike,
         features: ArrayLike,
         arms: Sequence[Hashable] | None = None,
+        offered: ArrayLike | None = None,
     ) -> None:
-        features, user_id = as_array("features", features), _visitors(user_id)
+        # Rows of arms that are not on offer may hold anything: they are checked once it is known which.
+        read = as_array if arms is None and offered is None else as_real
+        features, user_id = read("features", features, None), _visitors(user_id)
         lead = np.shape(user_id) if isinstance(user_id, np.ndarray) else ()
         if user_id is None and features.ndim == 3:
             lead = features.shape[:1]
@@ -69,18 +77,21 @@ class Context:
                 "features must have shape (n_arms, d) or (d,) for one user_id, and (n, n_arms, d) or "
                 f"(n, d) for n of them: got shapes {features.shape} and {lead}"
             )
+        self.arms, self.offered = None if arms is None else Labels("arms", arms), None
+        if offered is not None:
+            if arms is not None:
+                raise ValueError("give arms or offered: got both")
+            whole = features.shape[-2] > 1
+            n_arms = features.shape[-2:-1] if whole else np.shape(offered)[-1:]
+            self.offered = as_mask("offered", offered, (*lead, *n_arms))
+            if whole:
+                features[~self.offered] = 0
+            features = as_array("features", features)
         self.user_id, self.features = user_id, features
-        self.arms = None if arms is None else Labels("arms", arms)
-        if arms is not None and features.shape[-2] not in (1, len(self.arms)):
-            raise ValueError(
-                f"features must have a row for each of {len(self.arms)} arms: got {features.shape[-2]} rows"
-            )
 
     def of_world(self, w: int) -> Context:
         """Return the context of one of the worlds, or of one of several visitors, without that axis."""
-        # Skips the checks, which all worlds have passed.
-        one = object.__new__(type(self))
-        vars(one).update(vars(self))
+        one = copy.copy(self)  # all worlds have passed the checks
         for name, array in vars(self).items():
             if isinstance(array, np.ndarray):
                 setattr(one, name, array[w])
@@ -141,7 +152,10 @@ class Agent(Stateful):
         self._uniforms = Uniforms(seeds, self.n_worlds, self._purpose)
 
     def scores(self, context: Context) -> NDArray:
-        """Return the scores that `select` maximises, one per arm on offer, shape (K,), (n, K) or (W, K)."""
+        """Return the scores that `select` maximises, one per arm, shape (K,), (n, K) or (W, K).
+
+        Scores of arms that are not on offer mean nothing.
+        """
         raise NotImplementedError(f"{type(self).__name__} scores no arms")
 
     def select(self, context: Context) -> Hashable | NDArray:
@@ -154,13 +168,14 @@ class Agent(Stateful):
         Returns
         -------
         int or label, or ndarray of them, shape (n,) or (W,)
-            An arm of highest score. Scores that differ only by rounding are ties, broken at random.
+            An arm on offer of highest score. Scores that differ only by rounding are ties, broken at
+            random.
         """
-        return self._name(context, self.choose(context))
+        return self.arms.of(self.choose(context))
 
     def choose(self, context: Context) -> int | NDArray[np.int64]:
-        """Return the position of the arm that `select` returns, among those on offer."""
-        scores = self.scores(context)
+        """Return the position of the arm that `select` returns."""
+        scores = self._on_offer(context, self.scores(context))
         return self._best(scores, self._uniform(context))
 
     def draws(self, context: Context, n: int) -> NDArray:
@@ -188,7 +203,7 @@ class Agent(Stateful):
         ----------
         context : Context
         allowed : array_like of bool, shape (n_arms,), (n, n_arms) or (W, n_arms), optional
-            The arms that may be chosen, at least one; all on offer if omitted.
+            The arms that may be chosen, of those on offer; all of them if omitted.
         n_draws : int, default 100
             Number of draws, if draws are needed.
 
@@ -219,19 +234,25 @@ class Agent(Stateful):
         reward : float, or array_like, shape (n,) or (W,)
             Its reward.
         """
-        features = self._check(context)
-        lead, whole = features.shape[:-2], features.shape[-2] == self.n_arms
+        seen = self._check(context)
+        lead, n = seen.features.shape[:-2], seen.features.shape[-2]
         arm = self.arms.places("arm", arm, lead)
         reward = as_array("reward", reward, lead)
-        if lead and not self._worlds:
-            rows = self._played(context, arm)
-            self._learn_many(context.user_id, rows, arm, reward)
-            return
-        if context.arms is not None or not whole:
-            context = self._like(context.user_id, self._played(context, arm))
+        at = arm[..., None]
+        if not (seen.offered is None or np.take_along_axis(seen.offered, at, -1).all()):
+            raise ValueError(
+                f"arm must be one of those on offer: got {self.arms.of(arm)!r}"
+            )
+        if n != self.n_arms or (lead and not self._worlds):
+            at = at[..., None] if n > 1 else np.zeros((*lead, 1, 1), int)
+            rows = np.take_along_axis(seen.features, at, axis=-2)[..., 0, :]
+            if lead and not self._worlds:
+                self._learn_many(context.user_id, rows, arm, reward)
+                return
+            seen = self._like(context.user_id, rows)
         if not lead:
             arm, reward = int(arm), float(reward)
-        self.learn(context, (*self._worlds, arm), reward)
+        self.learn(seen, (*self._worlds, arm), reward)
 
     def update_many(
         self, features: ArrayLike, arms: ArrayLike, rewards: ArrayLike
@@ -290,57 +311,30 @@ class Agent(Stateful):
     def _setting(self, name: str) -> Any:
         return self.arms.setting() if name == "n_arms" else super()._setting(name)
 
-    def _name(self, context: Context, place: int | NDArray) -> Hashable | NDArray:
-        """Return the label of a position among the arms on offer."""
-        arms = self.arms if context.arms is None else context.arms
-        return arms.of(place)
-
-    def _offered(self, context: Context) -> tuple:
-        """Return the index of the arms on offer in arrays (K, …): empty if all arms are on offer."""
-        if context.arms is None:
-            return ()
-        return (self.arms.places("context.arms", context.arms[:]),)
-
-    def _played(self, context: Context, arm: NDArray[np.int64]) -> NDArray:
-        """Return the rows of the arms played, given their positions among all, shape (*lead, d)."""
-        features = context.features
-        if context.arms is not None:
-            (offered,) = self._offered(context)
-            match = arm[..., None] == offered
-            if not match.any(axis=-1).all():
-                raise ValueError(
-                    f"arm must be one of those on offer: got {self.arms.of(arm)!r}"
-                )
-            arm = match.argmax(axis=-1)
-        if features.shape[-2] == 1:
-            return features[..., 0, :]
-        return np.take_along_axis(features, arm[..., None, None], axis=-2)[..., 0, :]
+    def _on_offer(self, context: Context, scores: NDArray) -> NDArray:
+        """Return the scores (..., K), minus infinity for arms that are not on offer."""
+        if context.arms is None and context.offered is None:
+            return scores
+        return np.where(self._mask(context, None), scores, -np.inf)
 
     def _like(self, user_id: Hashable | NDArray, row: NDArray) -> Context:
         """Return a context in which each arm has the features of the one played; `learn` uses no others."""
-        seen = object.__new__(Context)
-        features = np.broadcast_to(row[..., None, :], (*self._shape, row.shape[-1]))
-        vars(seen).update(user_id=user_id, features=features, arms=None)
+        seen = Context(user_id, row[..., None, :])
+        seen.features = np.broadcast_to(seen.features, (*self._shape, row.shape[-1]))
         return seen
 
     def _mask(self, context: Context, allowed: ArrayLike | None) -> NDArray[np.bool_]:
-        """Return which of the arms on offer are allowed, checked: all if None."""
-        n = self.n_arms if context.arms is None else len(context.arms)
-        shape = (*self._check(context).shape[:-2], n)
+        """Return which arms are on offer and allowed, checked: all if None."""
+        seen = self._check(context)
+        shape = (*seen.features.shape[:-2], self.n_arms)
+        offered = np.ones(shape, bool) if seen.offered is None else seen.offered
         if allowed is None:
-            return np.ones(shape, bool)
-        allowed = np.asarray(allowed)
-        if allowed.dtype != bool:
-            raise TypeError(f"allowed must hold booleans: got dtype {allowed.dtype}")
-        if allowed.shape != shape or not allowed.any(axis=-1).all():
-            raise ValueError(
-                f"allowed must leave an arm, and have shape {shape}: got shape {allowed.shape}"
-            )
-        return allowed
+            return offered
+        return as_mask("allowed", allowed, shape, offered)
 
     def _rows(self, context: Context) -> NDArray:
         """Return the features, checked; warn, once, if one model for all arms cannot tell them apart."""
-        rows = self._check(context)
+        rows = self._check(context).features
         if self.shared and not self._warned and rows.size and rows.shape[-2] > 1:
             first, last = rows[..., :1, :], rows[..., -1:, :]
             self._warned = bool((first == last).all() and (first == rows).all())
@@ -386,12 +380,11 @@ class Agent(Stateful):
             best = (number > named[..., None]).argmax(axis=-1)
         return best if best.ndim else int(best)
 
-    def _check(self, context: Context) -> NDArray:
-        """Return the features after checking that they fit this agent's arms and worlds."""
+    def _check(self, context: Context) -> Context:
+        """Return a context that fits this agent's arms and worlds, with a mask in place of labels on offer."""
         features, d = context.features, self.n_features
         lead, (n, width) = features.shape[:-2], features.shape[-2:]
-        k = self.n_arms if context.arms is None else len(context.arms)
-        worlds = self._shape[:-1]
+        worlds, k = self._shape[:-1], self.n_arms
         if n not in (1, k) or d not in (None, width) or (worlds and lead != worlds):
             wanted = (*(worlds or ("n",) * len(lead)), k, "d" if d is None else d)
             got, hint = features.shape, ""
@@ -408,11 +401,33 @@ class Agent(Stateful):
                 "(n_arms, d), for example products of the visitor's and the arm's features, or take a model "
                 "for each arm (shared=False)"
             )
-        if worlds and context.arms is not None:
+        if context.arms is not None:
+            offered = np.zeros(k, bool)
+            offered[self.arms.places("context.arms", context.arms[:])] = True
+            return Context(context.user_id, features, offered=offered)
+        if context.offered is not None and context.offered.shape[-1] != k:
             raise ValueError(
-                f"context.arms are for an agent of one world: got n_worlds={self.n_worlds}"
+                f"context.offered must be for {k} arms: got shape {context.offered.shape}"
             )
-        return features
+        return context
+
+
+def as_mask(
+    name: str, value: ArrayLike, shape: tuple[int, ...], offered: ArrayLike = True
+) -> NDArray[np.bool_]:
+    """Return booleans of a shape, or of its last axis alone, that leave an arm on offer in every row."""
+    mask = np.asarray(value)
+    if mask.dtype != bool:
+        raise TypeError(f"{name} must hold booleans: got dtype {mask.dtype}")
+    if (
+        mask.ndim
+        and mask.shape in (shape, shape[-1:])
+        and (mask & offered).any(axis=-1).all()
+    ):
+        return np.broadcast_to(mask, shape) & offered
+    raise ValueError(
+        f"{name} must leave an arm, and have shape {shape}: got shape {mask.shape}"
+    )
 
 
 def _visitors(user_id: Hashable | ArrayLike) -> Hashable | NDArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,12 +48,18 @@ class RevealedContext(Context):
         As for `Context`.
     expected_reward : array_like, shape (n_arms,) or (W, n_arms)
         The true expected reward of each arm.
+    arms, offered
+        As for `Context`.
     """
 
     def __init__(
-        self, user_id: ArrayLike, features: ArrayLike, expected_reward: ArrayLike
+        self,
+        user_id: ArrayLike,
+        features: ArrayLike,
+        expected_reward: ArrayLike,
+        **on_offer: Any,
     ) -> None:
-        super().__init__(user_id, features)
+        super().__init__(user_id, features, **on_offer)
         self.expected_reward = as_array(
             "expected_reward", expected_reward, self.features.shape[:-1]
         ).astype(np.float64, copy=False)
@@ -95,4 +102,4 @@ class StaticAgent(Agent):
         self._check(context)
         n_users = self.predictions.shape[-2]
         users = as_ids("context.user_id", context.user_id, n_users)
-        return self.predictions[(*self._worlds, users)][(..., *self._offered(context))]
+        return self.predictions[(*self._worlds, users)]

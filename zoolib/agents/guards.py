@@ -112,7 +112,6 @@ class GuardedAgent(Agent):
         groups = np.broadcast_to(self.group_of_arm, self._shape)
         groups = np.broadcast_to(groups, (*of_group.shape[:-1], self.n_arms))
         allowed = np.take_along_axis(of_group, groups, axis=-1)
-        allowed = allowed[(..., *self._offered(context))]
         return allowed | ~allowed.any(axis=-1, keepdims=True)
 
     def propensities(
@@ -151,7 +150,7 @@ class GuardedAgent(Agent):
         place = self.draw(policy)
         of_place = np.take_along_axis(policy, np.expand_dims(place, -1), axis=-1)
         propensity = of_place[..., 0] if np.ndim(place) else float(of_place[0])
-        return self._name(context, place), propensity
+        return self.arms.of(place), propensity
 
     def draw(self, propensities: NDArray[np.float64]) -> int | NDArray[np.int64]:
         """Draw an arm from given propensities, for a caller who logs them; return its position."""

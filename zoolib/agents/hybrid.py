@@ -88,11 +88,11 @@ class HybridLinUCBAgent(Agent):
 
     def scores(self, context: Context) -> NDArray[np.float64]:
         """Return the upper confidence bounds, shape (n_arms,) or (W, n_arms)."""
-        z = self._check(context).astype(np.float64, copy=False)
-        x, at = z[..., self.own], self._offered(context)
-        v = z - np.vecmat(x, self.C[at])
+        z = self._check(context).features.astype(np.float64, copy=False)
+        x = z[..., self.own]
+        v = z - np.vecmat(x, self.C)
         shared, shared_width = self.common.predict_rows(v)
-        own, own_width = self.single.predict(x, at), self.single.width(x, at)
+        own, own_width = self.single.predict(x), self.single.width(x)
         return shared + own + self.alpha * np.hypot(shared_width, own_width)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:

@@ -112,19 +112,18 @@ class LinearAgent(Agent):
         as_ids("arm", self._recent["arm"], self.n_arms)
 
     def scores(self, context: Context) -> NDArray:
-        """Return the predicted rewards or log-odds of the arms on offer."""
+        """Return the predicted rewards or log-odds."""
         rows = self._rows(context)
         if self.shared:
             return np.matvec(rows, self.posterior.mean)
-        return self.posterior.predict(rows, self._offered(context))
+        return self.posterior.predict(rows)
 
     def predict_with_width(self, context: Context) -> tuple[NDArray, NDArray]:
         """Return the predictions and their widths, each of the shape of `scores`."""
         rows = self._rows(context)
         if self.shared:
             return self.posterior.predict_rows(rows)
-        at = self._offered(context)
-        return self.posterior.predict(rows, at), self.posterior.width(rows, at)
+        return self.posterior.predict(rows), self.posterior.width(rows)
 
     def restock(self, arms: NDArray[np.int64]) -> None:
         """Reset the models of arms that now hold other products, if each arm has its own model.
@@ -329,9 +328,9 @@ class EpsilonGreedyAgent(LinearAgent):
 
     def choose(self, context: Context) -> int | NDArray[np.int64]:
         """Choose the best arm or, with probability `epsilon`, any arm."""
-        scores = self.scores(context)
+        scores = self._on_offer(context, self.scores(context))
         explore, which, tie = (self._uniform(context) for _ in range(3))
-        any_arm = (which * scores.shape[-1]).astype(int)
+        any_arm = self._best(np.where(np.isfinite(scores), 0.0, scores), which)
         arm = np.where(explore < self.epsilon, any_arm, self._best(scores, tie))
         return int(arm) if arm.ndim == 0 else arm
 

@@ -172,7 +172,7 @@ class NeuralAgent(Agent):
         self.memory = self.make_memory()
 
     def scores(self, context: Context) -> NDArray:
-        """Return upper confidence bounds or sampled rewards of the arms on offer."""
+        """Return upper confidence bounds or sampled rewards of the arms."""
         return self._scored(context, self.score_rows, axis=0)
 
     def draws(self, context: Context, n: int) -> NDArray:
@@ -184,22 +184,12 @@ class NeuralAgent(Agent):
     def _scored(
         self, context: Context, score: Callable[..., NDArray], axis: int
     ) -> NDArray:
-        """Score the arms on offer; several visitors are scored one by one, along an axis of the result."""
-        rows, at = self._rows(context), () if self.shared else self._offered(context)
-        if at and rows.shape[-2] > 1:  # each row belongs to the output of its arm
-            offered = rows
-            rows = np.zeros(
-                (*rows.shape[:-2], *self._shape, self.n_features), self.dtype
-            )
-            rows[(..., *at, slice(None))] = offered
+        """Score all arms; several visitors are scored one by one, along an axis of the result."""
+        rows = self._rows(context)
         if self._n_visitors(context) is not None:
-            scores = np.stack([finite("scores", score(one)) for one in rows], axis)
-        elif self.shared and context.arms is None:
-            rows, group = self._lookalikes(rows)
-            return finite("scores", score(rows))[(..., *group)]
-        else:
-            scores = finite("scores", score(rows))
-        return scores[(..., *at)]
+            return np.stack([finite("scores", score(one)) for one in rows], axis)
+        rows, group = self._lookalikes(rows) if self.shared else (rows, ())
+        return finite("scores", score(rows))[(..., *group)]
 
     def _lookalikes(self, rows: NDArray) -> tuple[NDArray, tuple]:
         """Return the different ones of the arms' rows, and the index of each arm's row among them."""
