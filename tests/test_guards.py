@@ -320,12 +320,11 @@ def test_decide_chooses_as_select_and_says_how_probable_that_was(n):
         policy = decided.propensities(context)
         arm, propensity = decided.decide(context)
         assert np.array_equal(arm, chosen.select(context))
-        columns = names if offered is None else offered
         if n is None:
             assert type(propensity) is float
-            assert propensity == policy[columns.index(arm)]
+            assert propensity == policy[names.index(arm)]
         else:
-            at = [columns.index(one) for one in arm]
+            at = [names.index(one) for one in arm]
             assert propensity.tolist() == policy[range(n), at].tolist()
         for one in (chosen, decided):
             one.update(context, arm, 1.0 if n is None else np.ones(n))
