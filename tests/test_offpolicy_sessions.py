@@ -65,7 +65,7 @@ def terms_of(monkeypatch, estimate, *args, **options):
         kept.append(samples)
         return mean_interval(samples)
 
-    monkeypatch.setattr("zoolib.experiments.offpolicy.sessions.mean_interval", keep)
+    monkeypatch.setattr("zoolib.experiments.offpolicy.visits.mean_interval", keep)
     estimate(*args, **options)
     return kept[0]
 
@@ -84,6 +84,12 @@ def random_log(seed=0, n=60, longest=5, n_states=4, n_arms=3):
 
 
 # The formulas
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch):
+    """Intervals as they are for logs with enough rewards."""
+    monkeypatch.setattr("zoolib.experiments.offpolicy.visits.LEAST_REWARDS", 0)
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 4, 9, None])
@@ -485,3 +491,91 @@ def test_tables_that_lack_something_are_refused():
         op.SessionLog.from_frame(FRAME[:0])
     with pytest.raises(ValueError, match="arm must be one of 'leash', 'bowl'"):
         op.SessionLog.from_frame(FRAME, n_arms=["leash", "bowl"])
+
+
+# Long sessions, and sessions that the log cuts
+
+
+def test_sessions_of_thousands_of_steps_have_right_values_or_are_named():
+    rng = np.random.default_rng(0)
+    arm = rng.integers(2, size=(400, 3_000))
+    reward = (rng.random(arm.shape) < 0.3 + 0.2 * arm).astype(float)
+    log = op.SessionLog(arm, reward, np.full(arm.shape, 0.5), 2, np.zeros_like(arm))
+    options = {"weighted": True, "discount": 0.9}
+    found = op.session_ips(log, [[0.4, 0.6]], **options)
+    assert found.low < 4.2 < found.high < 5
+    assert op.session_ips(log, [[0.5, 0.5]], **options).mean == pytest.approx(
+        (reward @ 0.9 ** np.arange(3_000)).mean()
+    )
+    always = op.SessionLog(
+        np.zeros((4, 2_000), int), reward[:4, :2_000], np.full((4, 2_000), 0.1), 2
+    )
+    sure = np.tile([1.0, 0.0], (8_000, 1))
+    for estimate in (op.session_ips, op.session_weights):
+        with pytest.raises(
+            ValueError, match=r"weight must be below exp\(660\).*step 286"
+        ):
+            estimate(always, sure)
+    assert op.session_ips(always, sure, weighted=True).mean == pytest.approx(
+        always.reward.sum(axis=1).mean()
+    )
+
+
+def cut_log(n=4_000, longest=5, goes_on=0.8, marked=True):
+    """Sessions of five steps on average, each worth 1, of which the log holds the first steps."""
+    rng = np.random.default_rng(0)
+    length = rng.geometric(1 - goes_on, n)
+    shown = np.arange(longest) < length[:, None]
+    arm = np.where(shown, rng.integers(2, size=shown.shape), -1)
+    log = [arm, shown, np.full(shown.shape, 0.5), 2, np.zeros_like(arm)]
+    return op.SessionLog(*log, cut=marked & (length > longest))
+
+
+def test_sessions_that_the_log_cuts_count_as_going_on():
+    half = [[0.5, 0.5]]
+    found = op.fitted_q_evaluation(cut_log(), half, horizon=300)
+    assert found.low < 5 < found.high
+    assert found.high - found.low < 0.4
+    short = op.fitted_q_evaluation(cut_log(marked=False), half, horizon=300)
+    assert short.high < 3.5
+    log = cut_log()
+    q = op.cross_fit_q(log, half, horizon=5)
+    expected = (1 - 0.8**5) / (1 - 0.8)
+    for found in (
+        op.session_ips(log, half, horizon=5),
+        op.session_doubly_robust(log, half, q, horizon=5),
+    ):
+        assert found.low < expected < found.high
+    with pytest.raises(ValueError, match="horizon must be given for a log that cuts"):
+        op.fitted_q_evaluation(log, half)
+    with pytest.raises(ValueError, match="horizon must be at most 5, the steps of"):
+        op.session_ips(log, half, horizon=6)
+    with pytest.raises(ValueError, match="cut must hold booleans of shape"):
+        op.SessionLog([[0], [1]], np.ones((2, 1)), np.ones((2, 1)), 2, cut=[1, 0])
+
+
+def test_a_fit_says_when_the_target_does_what_nobody_did():
+    log = op.SessionLog(
+        np.zeros((9, 2), int),
+        np.arange(18.0).reshape(9, 2),
+        np.ones((9, 2)),
+        2,
+        np.zeros((9, 2), int),
+    )
+    found = op.fitted_q_evaluation(log, [[0.5, 0.5]])
+    assert found.note == "no interval: the log lacks 50% of the target's choices"
+    assert np.isinf(found.low)
+
+
+def test_tables_of_sessions_are_read_by_their_labels():
+    log, target = cut_log(marked=False), [[0.3, 0.7]]
+    table = pd.DataFrame([[0.7, 0.3]], columns=[1, 0])
+    assert op.session_ips(log, table) == op.session_ips(log, target)
+    with pytest.raises(ValueError, match="target must have each of the labels"):
+        op.session_ips(log, table.set_axis([1, 2], axis=1))
+    columns = {"arm": log.arm, "reward": log.reward, "propensity": log.propensity}
+    frames = {name: pd.DataFrame(values) for name, values in columns.items()}
+    op.SessionLog(**frames, n_arms=2)
+    for change in (frames["reward"][::-1], frames["reward"][[1, 0, 2, 3, 4]]):
+        with pytest.raises(ValueError, match="reward must have the "):
+            op.SessionLog(**frames | {"reward": change}, n_arms=2)

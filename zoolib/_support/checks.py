@@ -9,6 +9,8 @@ from numbers import Integral, Real
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from zoolib._support.tables import numbers, where
+
 # What may seed a generator. All of them are reduced to whole numbers: see `as_seed`.
 Seed = int | np.random.SeedSequence | np.random.Generator
 # A shape wanted: a name stands for any number, and ``...`` in front for any axes.
@@ -141,8 +143,9 @@ def as_array(
     array = _numbers(name, value, "fiub", "real", shape)
     fits = np.abs(array) < LARGEST  # false for NaN, too
     if np.count_nonzero(fits) < fits.size:
+        at = tuple(map(int, np.argwhere(~fits)[0]))
         raise ValueError(
-            f"{name} must be finite and below {LARGEST:.0e} in size: got {array[~fits][0]}"
+            f"{name} must be finite and below {LARGEST:.0e} in size: got {array[at]}{where(value, at)}"
         )
     return array if dtype is None else array.astype(dtype, copy=False)
 
@@ -166,9 +169,14 @@ def _numbers(
     name: str, value: ArrayLike, kinds: str, what: str, shape: Shape | None
 ) -> NDArray:
     """Return an array of one of these kinds of numbers and of the shape wanted."""
-    array = np.asarray(value)
+    array = value if type(value) is np.ndarray else numbers(name, value)
+    if array.dtype == object:
+        array = numbers(name, array)
     if array.dtype.kind not in kinds:
-        raise TypeError(f"{name} must hold {what} numbers: got dtype {array.dtype}")
+        got = f"dtype {array.dtype}"
+        if array.dtype.kind == "f" and (gaps := np.argwhere(np.isnan(array))).size:
+            got = f"a gap{where(value, tuple(map(int, gaps[0])))}"
+        raise TypeError(f"{name} must hold {what} numbers: got {got}")
     if shape is not None and not _fits(array.shape, shape):
         wanted = str(shape).replace("'", "").replace("Ellipsis", "...")
         raise ValueError(f"{name} must have shape {wanted}: got {array.shape}")

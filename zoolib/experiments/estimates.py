@@ -19,17 +19,22 @@ from zoolib._support.checks import Seed, as_level, as_seed, as_size
 
 @dataclass(frozen=True)
 class Estimate:
-    """A point estimate, the ends of its confidence interval, and the number of observations behind it."""
+    """A point estimate, the ends of its confidence interval, and the number of observations behind it.
+
+    A `note` says what is wanting, if anything is: see `zoolib.experiments.offpolicy`.
+    """
 
     mean: float
     low: float
     high: float
     n: int
     level: float = 0.95
+    note: str = ""
 
     def __format__(self, spec: str) -> str:
-        """Format all three numbers: ``f"{estimate:.3f}"`` gives ``0.412 [0.409, 0.415]``."""
-        return f"{self.mean:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
+        """Format all three numbers: ``f"{estimate:.3f}"`` gives ``0.412 [0.409, 0.415]``; then the note."""
+        note = f" ({self.note})" if self.note else ""
+        return f"{self.mean:{spec}} [{self.low:{spec}}, {self.high:{spec}}]{note}"
 
 
 def half_width(samples: NDArray[np.float64], level: float) -> NDArray[np.float64]:
@@ -56,8 +61,12 @@ def mean_interval(samples: ArrayLike, level: float = 0.95) -> Estimate:
     2.00 [-0.48, 4.48]
     """
     samples, level = _finite_row(samples), as_level("level", level)
-    n, mean, half = len(samples), samples.mean(), half_width(samples, level)
-    return Estimate(float(mean), float(mean - half), float(mean + half), n, level)
+    # A power of two as the unit, so that squares neither overflow nor vanish and nothing is rounded.
+    unit = np.frexp(np.abs(samples).max())[1]
+    samples = np.ldexp(samples, -unit)
+    mean, half = samples.mean(), half_width(samples, level)
+    ends = (float(np.ldexp(x, unit)) for x in (mean, mean - half, mean + half))
+    return Estimate(*ends, len(samples), level)
 
 
 def proportion_interval(successes: int, trials: int, level: float = 0.95) -> Estimate:

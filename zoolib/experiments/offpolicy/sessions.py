@@ -20,7 +20,14 @@ estimator                term of session i
 
 A `target` is a table of probabilities, (S, K). Sums run over steps before the `horizon`, or over the T of the
 longest session; :math:`\beta` is the `discount`, in [0, 1]. Where ``weighted=True``, the weights of each step
-are divided by their mean, and terms are the delta method's, as those of `snips`.
+are divided by their mean, and terms are the delta method's, as those of `snips`. Where few sessions with
+rewards decide, intervals are widened as for visits, with a session in place of a row; names of arms and states
+in a table of the target are read as there.
+
+**Sessions that the log cuts** went on after their last step, nobody knows how. If a log has any, estimates need
+a `horizon`. Fitted Q evaluation, and models by `cross_fit_q`, learn what followed such a step from the steps of
+the same state and arm after which the log goes on; importance sampling and doubly robust estimates look no
+further than the shortest of these sessions.
 
 See the chapter on sessions, "Off-policy evaluation of sessions".
 """
@@ -28,7 +35,7 @@ See the chapter on sessions, "Off-policy evaluation of sessions".
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +43,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import (
     as_array,
+    as_flags,
     as_ids,
     as_positive,
     as_probability,
@@ -43,14 +51,27 @@ from zoolib._support.checks import (
     as_size,
 )
 from zoolib._support.labels import Labels
+from zoolib._support.tables import (
+    column,
+    column_labels,
+    in_order,
+    is_default,
+    numbers,
+    row_labels,
+    same_rows,
+)
 from zoolib.agents.policies import as_policy
-from zoolib.experiments.estimates import Estimate, mean_interval
-from zoolib.experiments.offpolicy.visits import check_columns
+from zoolib.experiments.estimates import Estimate
+from zoolib.experiments.offpolicy.visits import weighted_interval
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _FOLDS = 5
+# Weights below this times rewards below 1e15 are finite.
+LARGEST_LOG_WEIGHT = 660
+# The largest share of the target's choices that a fit may know nothing of.
+MOST_UNSEEN = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +89,8 @@ class SessionLog:
         Number K of arms that could have been shown.
     state : array_like of int, shape (n, T), optional
         Numbers of states; if omitted, step t of session i has a state of its own, i T + t.
+    cut : array_like of bool, shape (n,), default False
+        Whether a session went on after the last step that the log holds.
     session : sequence of hashable, shape (n,), optional
         Names of the sessions, for errors; 0, 1, … if omitted.
 
@@ -85,8 +108,10 @@ class SessionLog:
     n_arms: int
     state: NDArray[np.int64] | None = None
     session: Sequence[Hashable] | None = None
+    cut: ArrayLike = False
 
     def __post_init__(self) -> None:
+        self._same_labels()
         given = np.asarray(self.arm)
         if given.ndim != 2 or len(given) < 2 or given.size == 0:
             raise ValueError(f"arm must have shape (n, T), n >= 2: got {given.shape}")
@@ -108,13 +133,28 @@ class SessionLog:
         state = np.arange(given.size).reshape(shape)
         state = np.where(played, state if self.state is None else self.state, 0)
         state = as_ids("state", state, np.iinfo(np.int64).max, shape)
+        cut = as_flags("cut", np.asarray(self.cut), shape[:1])
         columns = {"arm": arm, "reward": reward, "propensity": propensity}
-        for name, column in (columns | {"state": state, "played": played}).items():
-            column.setflags(write=False)
-            object.__setattr__(self, name, column)
+        columns |= {"state": state, "played": played, "cut": cut}
+        for name, values in columns.items():
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
 
     def __len__(self) -> int:
         return len(self.arm)
+
+    def _same_labels(self) -> None:
+        """Refuse tables whose sessions or steps are labelled in different orders."""
+        names = ("arm", "reward", "propensity", "state")
+        tables = {name: getattr(self, name) for name in names}
+        same_rows(**tables, cut=self.cut)
+        steps = column_labels(self.arm) or tuple(range(np.shape(self.arm)[-1]))
+        for name, table in tables.items():
+            labels = column_labels(table)
+            if labels not in (None, steps) and set(labels) == set(steps):
+                raise ValueError(
+                    f"{name} must have the columns of arm, {steps}: got {labels}"
+                )
 
     def every_step(
         self, name: str, values: NDArray, held: NDArray[np.bool_], wanted: str
@@ -137,7 +177,8 @@ class SessionLog:
         of a target's columns; those that were shown if omitted.
         """
         names = ["arm", "reward", "propensity", *{"state"}.intersection(frame.columns)]
-        check_columns(frame, ["session", "step", *names])
+        for name in ("session", "step", *names):
+            column("frame", frame, name)
         step = as_ids("step", frame["step"], len(frame))
         twice = frame.duplicated(["session", "step"]).to_numpy()
         if twice.any():
@@ -151,16 +192,18 @@ class SessionLog:
         row, sessions = frame["session"].factorize()
         columns = {}
         for name in names:  # what is missing between two steps, the log itself refuses
-            column = frame[name].to_numpy()
-            columns[name] = np.full((len(sessions), step.max() + 1), -1, column.dtype)
-            columns[name][row, step] = column
+            values = frame[name].to_numpy()
+            columns[name] = np.full((len(sessions), step.max() + 1), -1, values.dtype)
+            columns[name][row, step] = values
         return cls(**columns, n_arms=len(labels), session=sessions.tolist())
 
 
 def session_weights(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
     r"""Return the weights :math:`w_{it}`, shape (n, T); of each step the mean is 1, up to its error."""
-    shown = _of_arm(log, _policy(log, target))
-    return np.where(log.played, shown / log.propensity, 1).cumprod(axis=1)
+    logarithm = _log_weights(log, target)
+    held = logarithm < LARGEST_LOG_WEIGHT
+    log.every_step("weight", logarithm, held, f"be below exp({LARGEST_LOG_WEIGHT})")
+    return np.exp(logarithm)
 
 
 def session_ips(
@@ -174,14 +217,11 @@ def session_ips(
     """Estimate a session's value under the target by importance sampling (Precup, Sutton, Singh 2000).
 
     A reward does not depend on later choices, so its weight includes only the choices up to it; if not
-    `per_decision`, whole sessions are weighted. Unbiased; if `weighted`, the bias falls as 1/n.
+    `per_decision`, whole sessions are weighted. Unbiased; if `weighted`, the bias falls as 1/n. Weights of long
+    sessions may be larger than any number; if `weighted`, this does not matter.
     """
-    h = _horizon(log, horizon)
-    weight = session_weights(log, target)[:, :h]
-    reward = log.reward[:, :h]
-    if not per_decision:
-        weight = np.broadcast_to(weight[:, -1:], reward.shape)
-    return _estimate(weight, reward, weighted, discount)
+    h = _horizon(log, horizon, whole=True)
+    return _estimate(log, target, log.reward[:, :h], weighted, discount, per_decision)
 
 
 def session_doubly_robust(
@@ -197,16 +237,14 @@ def session_doubly_robust(
     Unbiased if the propensities are right, whatever the model `q`, (n, T, K) or a table (S, K), which must not
     have seen the session: see `cross_fit_q`. The weighted form is that of Thomas and Brunskill (2016).
     """
-    h, policy = _horizon(log, horizon), _policy(log, target)
+    h, policy = _horizon(log, horizon, whole=True), _policy(log, target)
     if np.ndim(q) == 2:
-        q = as_array("q", q, np.shape(target))[log.state]
+        q = as_array("q", _in_order(log, "q", q), np.shape(target))[log.state]
     q = np.where(log.played[..., None], as_array("q", q, policy.shape), 0)
     value = np.vecdot(policy, q)[:, :h]
     after = as_probability("discount", discount) * _of_next(value)
     error = log.reward[:, :h] + after - _of_arm(log, q)[:, :h]
-    weight = session_weights(log, target)[:, :h]
-    # If weighted, each step's weights are divided by their mean.
-    return _estimate(weight, error, weighted, discount, value[:, 0])
+    return _estimate(log, target, error, weighted, discount, start=value[:, 0])
 
 
 def fitted_q_evaluation(
@@ -221,18 +259,30 @@ def fitted_q_evaluation(
     The interval knows the chance of the log: to first order, a session moves the mean by its errors in the
     fit, times how much more often the target comes to such a step (Duan, Jia, Wang 2020). These are part of
     the mean, which undoes most of what the ridge, above 0, shrinks. A horizon may lie beyond all logged steps.
+    There is no interval if the target makes more than a twentieth of its choices where the log has none.
     """
     fits = _Tables(log, target, discount, ridge)
     tables, counts = fits.fit(_horizon(log, horizon))
     term = fits.worth(tables[-1])[:, 0]
     # How often the target comes to a step; at first it is where the sessions begin.
-    reached = np.zeros(log.arm.shape)
+    reached, pulled = np.zeros((2, *log.arm.shape))
     reached[:, 0] = 1
+    choices, ends = np.zeros(len(counts)), [0.0]
     for table, later in zip(tables[:0:-1], tables[-2::-1], strict=True):
-        pull = log.played * (fits.spread(reached) / counts)[fits.shown]
-        term += np.vecdot(pull, fits.goals(later) - table[fits.shown])
-        reached[:, 0], reached[:, 1:] = 0, fits.discount * pull[:, :-1]
-    return mean_interval(term)
+        chosen = fits.spread(reached)
+        choices += chosen
+        pull = log.played * (chosen / counts)[fits.shown]
+        error = fits.goals(later) - table[fits.shown]
+        term += np.vecdot(pull, error)
+        pulled += pull
+        ends += [error[log.played].min(), error[log.played].max()]
+        reached[:, 0], reached[:, 1:] = 0, (fits.onward * pull)[:, :-1]
+    found = weighted_interval(term, pulled, ends, log.reward, log.played)
+    unseen = choices[fits.unseen].sum() / choices.sum()
+    if unseen > MOST_UNSEEN:
+        note = f"no interval: the log lacks {unseen:.0%} of the target's choices"
+        return replace(found, low=-np.inf, high=np.inf, note=note)
+    return found
 
 
 def cross_fit_q(
@@ -264,6 +314,8 @@ class _Tables:
     ) -> None:
         self.log, self.policy = log, _policy(log, target)
         self.discount = as_probability("discount", discount)
+        # Per step: the discount of what follows; and per entry, whether the log says nothing of it. See `fit`.
+        self.onward, self.unseen = np.empty(0), np.empty(0, bool)
         self.ridge, self.size = as_positive("ridge", ridge), np.size(target)
         # The entries of each step's arms, (n, T, K), and of the one shown, (n, T).
         self.arms = log.state[..., None] * log.n_arms + np.arange(log.n_arms)
@@ -275,7 +327,7 @@ class _Tables:
 
     def goals(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return rewards and the discounted worth of the next steps, (n, T)."""
-        return self.log.reward + self.discount * _of_next(self.worth(table))
+        return self.log.reward + self.onward * _of_next(self.worth(table))
 
     def spread(self, weight: NDArray[np.float64]) -> NDArray[np.float64]:
         """Add up weights of steps (n, T) by the entries of the arms that the target would show."""
@@ -291,7 +343,13 @@ class _Tables:
             weighed = self.log.played * used * of_steps
             return np.bincount(self.shown.ravel(), weighed.ravel(), self.size)
 
+        # Each step after which the log goes on also stands for those after which it is cut.
+        goes_on = _of_next(self.log.played)
+        last = self.log.played & ~goes_on
+        on, cut = total(goes_on), total(last & self.log.cut[:, None])
+        self.onward = self.discount * (1 + cut / np.maximum(on, 1))[self.shown]
         counts, tables = total(1.0) + self.ridge, [np.zeros(self.size)]
+        self.unseen = (counts == self.ridge) | (cut > on * cut)
         for _ in range(horizon):
             tables.append(total(self.goals(tables[-1])) / counts)
         return np.array(tables), counts
@@ -299,7 +357,7 @@ class _Tables:
 
 def _policy(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
     """Return a target's probabilities, (n, T, K); behind the end of sessions they mean nothing."""
-    target = as_policy("target", target, ("S", log.n_arms))
+    target = as_policy("target", _in_order(log, "target", target), ("S", log.n_arms))
     known = log.state < len(target)
     log.every_step("state", log.state, known, f"be one of {len(target)} in target")
     return target[log.state]
@@ -315,28 +373,71 @@ def _of_arm(log: SessionLog, values: NDArray) -> NDArray:
     return np.take_along_axis(values, log.arm[..., None], axis=-1)[..., 0]
 
 
-def _horizon(log: SessionLog, horizon: int | None) -> int:
-    """Return how many steps count; where the log has fewer, nothing follows them."""
-    return log.arm.shape[1] if horizon is None else as_size("horizon", horizon)
+def _in_order(log: SessionLog, name: str, table: ArrayLike) -> ArrayLike:
+    """Return a table of states and arms in the log's order, after checking its labels."""
+    arms, states = column_labels(table), row_labels(table)
+    if arms is None and (states is None or is_default(states)):
+        return table
+    rows = in_order(name, states, range(len(table)))
+    return numbers(name, table)[rows][:, in_order(name, arms, range(log.n_arms))]
+
+
+def _horizon(log: SessionLog, horizon: int | None, whole: bool = False) -> int:
+    """Return how many steps count; where the log has fewer, nothing follows them, unless it cuts a session."""
+    if not log.cut.any():
+        return log.arm.shape[1] if horizon is None else as_size("horizon", horizon)
+    if horizon is None:
+        raise ValueError(
+            f"horizon must be given for a log that cuts sessions, as {log.cut.sum()} of {len(log)}: got None"
+        )
+    shortest = int(log.played[log.cut].sum(axis=1).min())
+    if whole and as_size("horizon", horizon) > shortest:
+        raise ValueError(
+            f"horizon must be at most {shortest}, the steps of the shortest session that the log cuts: got "
+            f"{horizon}. fitted_q_evaluation can look further"
+        )
+    return as_size("horizon", horizon)
+
+
+def _log_weights(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
+    """Return the logarithms of the weights, (n, T), which may lie beyond what a number holds."""
+    shown = np.where(log.played, _of_arm(log, _policy(log, target)), 1)
+    with np.errstate(divide="ignore"):  # what the target never does has weight 0
+        return (np.log(shown) - np.log(log.propensity)).cumsum(axis=1)
 
 
 def _estimate(
-    weight: NDArray,
+    log: SessionLog,
+    target: ArrayLike,
     gain: NDArray,
     weighted: bool,
     discount: float,
+    per_decision: bool = True,
     start: float | NDArray = 0.0,
 ) -> Estimate:
     """Estimate the mean of a start (n,) and of what each step gains, weighed, (n, H)."""
-    term = weight * gain
+    h = gain.shape[1]
+    worth = as_probability("discount", discount) ** np.arange(h)
+    weight = _log_weights(log, target)[:, :h]
+    if not per_decision:
+        weight = np.broadcast_to(weight[:, -1:], weight.shape)
     if weighted:
-        share = weight.mean(axis=0)
-        if not share.all():
+        most = weight.max(axis=0)
+        if np.isinf(most).any():
             raise ValueError(
                 f"target must do what some session did up to each step: got only weights of 0 in step "
-                f"{share.argmin()}"
+                f"{np.isinf(most).argmax()}"
             )
-        value = term.mean(axis=0) / share
-        term = value + weight * (gain - value) / share
-    worth = as_probability("discount", discount) ** np.arange(gain.shape[1])
-    return mean_interval(start + term @ worth)
+        # In units of the step's largest; then each step's weights are divided by their mean.
+        weight = np.exp(weight - most)
+        weight = weight / weight.mean(axis=0)
+        value = (weight * gain).mean(axis=0)
+        start, gain = start + worth @ value, gain - value
+    else:
+        held = weight < LARGEST_LOG_WEIGHT
+        log.every_step("weight", weight, held, f"be below exp({LARGEST_LOG_WEIGHT})")
+        weight = np.exp(weight)
+    weight = worth * weight
+    term = start + np.vecdot(weight, gain)
+    played = log.played[:, : gain.shape[1]]
+    return weighted_interval(term, weight, gain, log.reward[:, :h], played, start)

@@ -17,8 +17,15 @@ estimator            term of row i
 `doubly_robust`      the direct method's, plus :math:`\rho_i (r_i - \hat p(x_i, a_i))`
 ==================== ==============================================================================
 
+**Few rewards.** Student's interval is too short where few rewards decide. Their effective number, in weighted
+rows, is the lesser of :math:`(\sum u_i)^2 / \sum u_i^2` for :math:`u_i = \rho_i (r_i - \min r)` and for
+:math:`u_i = \rho_i (\max r - r_i)`. Below `LEAST_REWARDS` the interval is *widened*: it reaches as far as if
+the log had one more row, of the most extreme weight and error that are in it. If all rewards are alike, or no
+weight is positive, there is *no interval*, and the ends are infinite. The estimate's `note` says so.
+
 The functions take a `Log` of n rows and K arms; as `target` the policy that is judged, shape (n, K), rows
-summing to 1; and as `predicted` a model's expected reward of each arm for each row, shape (n, K).
+summing to 1; and as `predicted` a model's expected reward of each arm for each row, shape (n, K). Tables with
+names of arms as columns are read by these; rows must have the log's labels in the log's order.
 
 The intervals take rows as independent. In the log of an agent that learns from it, rows are not: the
 propensities of a row depend on earlier rewards. IPS and DR stay unbiased there, for each propensity is
@@ -30,7 +37,7 @@ See Chapter 6, "Off-policy evaluation".
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import TYPE_CHECKING
 
@@ -39,12 +46,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import as_array, as_real, every_row
 from zoolib._support.labels import Labels
+from zoolib._support.tables import (
+    check_rows,
+    column,
+    column_labels,
+    in_order,
+    numbers,
+    row_labels,
+    same_rows,
+)
 from zoolib.agents.policies import as_policy
 from zoolib.experiments.estimates import Estimate, mean_interval
 from zoolib.models.posterior import RidgePosterior
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# Below this number of effective rewards, intervals are widened: see Chapter 6, "Do the intervals cover?".
+LEAST_REWARDS = 27
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +90,8 @@ class Log:
     ----------
     arms : sequence
         The labels, or 0, 1, …, K - 1.
+    row_labels : pandas.Index, or None
+        The labels of the rows, if the columns came with some.
 
     Examples
     --------
@@ -88,6 +109,8 @@ class Log:
 
     def __post_init__(self) -> None:
         arms = Labels("n_arms", self.n_arms)
+        names = ("arm", "reward", "propensity", "version")
+        rows = same_rows(**{name: getattr(self, name) for name in names})
         if np.ndim(self.arm) == 0 or len(self.arm) < 2:
             raise ValueError(
                 f"arm must have shape (n,), n >= 2: got {np.shape(self.arm)}"
@@ -102,10 +125,11 @@ class Log:
         version = _versions(self.version, arm.shape)
         columns = {"arm": arm, "reward": reward}
         columns |= {"propensity": propensity, "version": version}
-        for name, column in columns.items():
-            column.setflags(write=False)
-            object.__setattr__(self, name, column)
+        for name, values in columns.items():
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
         object.__setattr__(self, "arms", arms)
+        object.__setattr__(self, "row_labels", rows)
         object.__setattr__(self, "n_arms", len(arms))
 
     def __len__(self) -> int:
@@ -126,7 +150,7 @@ class Log:
 
         Parameters
         ----------
-        frame : pandas.DataFrame
+        frame : DataFrame of pandas or polars
             One row for each visit.
         arm, reward, propensity : str
             Columns that hold what `Log` takes.
@@ -136,16 +160,16 @@ class Log:
             As for `Log`; the labels that were shown, in order, if omitted. Arms that could have been shown
             and never were are then missing.
         """
-        wanted = [arm, reward, propensity, *([version] if version else [])]
-        check_columns(frame, wanted)
-        shown = frame[arm].to_list()
-        return cls(
-            arm=shown,
-            reward=frame[reward].to_numpy(),
-            propensity=frame[propensity].to_numpy(),
-            version=frame[version].to_list() if version else "log",
-            n_arms=sorted(set(shown)) if n_arms is None else n_arms,
-        )
+        names = {"arm": arm, "reward": reward, "propensity": propensity}
+        if version:
+            names["version"] = version
+        columns = {role: column("frame", frame, name) for role, name in names.items()}
+        shown = columns["arm"]
+        if n_arms is None:  # labels of several types have no order of their own
+            n_arms = sorted(set(shown), key=lambda one: (type(one).__name__, one))
+        log = cls(**{"version": "log"} | columns, n_arms=n_arms)
+        object.__setattr__(log, "row_labels", row_labels(frame))
+        return log
 
     def to_frame(self) -> pd.DataFrame:
         """Return the log as a table, with arms by their labels."""
@@ -155,11 +179,21 @@ class Log:
         columns |= {"propensity": self.propensity, "version": self.version}
         return pd.DataFrame(columns)
 
+    def check_rows(self, name: str, table: object) -> None:
+        """Refuse a table whose rows are labelled in another order than the log's."""
+        own = range(len(self)) if self.row_labels is None else self.row_labels
+        check_rows(name, row_labels(table), "log", own)
+
     def where(self, rows: ArrayLike | slice) -> Log:
         """Return some of the rows, at least two: by a slice, their numbers, or a boolean for each."""
+        self.check_rows("rows", rows)
+        rows = rows if isinstance(rows, slice) else np.asarray(rows)
         names = ("arm", "reward", "propensity", "version")
         arm, *rest = (getattr(self, name)[rows] for name in names)
-        return Log(self.arms.of(arm), *rest, n_arms=self.arms.setting())
+        log = Log(self.arms.of(arm), *rest, n_arms=self.arms.setting())
+        if self.row_labels is not None:
+            object.__setattr__(log, "row_labels", self.row_labels[rows])
+        return log
 
     def of_version(self, version: int | str) -> Log:
         """Return the log if one model chose in all of its rows; refuse rows of another."""
@@ -172,8 +206,11 @@ def importance_weights(log: Log, target: ArrayLike) -> NDArray[np.float64]:
 
     That is how much more often than the logging policy the target shows this arm to this visitor.
     """
-    target = as_policy("target", target, (len(log), log.n_arms))
-    return _of_arm(log, target) / log.propensity
+    with np.errstate(over="ignore"):
+        weight = _of_arm(log, _target(log, target)) / log.propensity
+    wanted = "be large enough for a finite weight"
+    every_row("propensity", log.propensity, np.isfinite(weight), wanted)
+    return weight
 
 
 def mean_weight(log: Log, target: ArrayLike, level: float = 0.95) -> Estimate:
@@ -195,8 +232,7 @@ def effective_sample_size(log: Log, target: ArrayLike) -> float:
     policy is known, :math:`n / \mathbb{E} \sum_a \pi(a \mid x)^2 / \mu(a \mid x)`
     predicts it.
     """
-    weight = importance_weights(log, target)
-    return float(weight.sum() ** 2 / (weight @ weight)) if weight.any() else 0.0
+    return _effective(importance_weights(log, target))
 
 
 def ips(log: Log, target: ArrayLike, clip: float = np.inf) -> Estimate:
@@ -225,7 +261,7 @@ def ips(log: Log, target: ArrayLike, clip: float = np.inf) -> Estimate:
     if not clip > 0:
         raise ValueError(f"clip must be above 0: got {clip}")
     weight = np.minimum(importance_weights(log, target), clip)
-    return mean_interval(weight * log.reward)
+    return _of_visits(log, weight, log.reward)
 
 
 def lead(log: Log, target: ArrayLike, other: ArrayLike | None = None) -> Estimate:
@@ -248,8 +284,9 @@ def lead(log: Log, target: ArrayLike, other: ArrayLike | None = None) -> Estimat
     1.75
     """
     weight = importance_weights(log, target)
-    against = 1 if other is None else importance_weights(log, other)
-    return mean_interval((weight - against) * log.reward)
+    against = np.ones(len(log)) if other is None else importance_weights(log, other)
+    counted = (weight, against)
+    return _of_visits(log, weight - against, log.reward, counted=counted)
 
 
 def snips(log: Log, target: ArrayLike) -> Estimate:
@@ -269,8 +306,9 @@ def snips(log: Log, target: ArrayLike) -> Estimate:
         raise ValueError(
             f"target must show an arm that was logged: got {len(log)} weights of 0"
         )
+    weight = weight / weight.max()  # the size does not matter
     value = weight @ log.reward / weight.sum()
-    return mean_interval(value + weight * (log.reward - value) / weight.mean())
+    return _of_visits(log, weight / weight.mean(), log.reward - value, value)
 
 
 def direct_method(target: ArrayLike, predicted: ArrayLike) -> Estimate:
@@ -278,10 +316,14 @@ def direct_method(target: ArrayLike, predicted: ArrayLike) -> Estimate:
 
     Its bias is that of the model. The interval covers the sampling of visitors, not the model's error.
     """
+    same_rows(target=target, predicted=predicted)
+    arms, theirs = column_labels(target), column_labels(predicted)
     target = as_policy("target", target)
     if target.ndim != 2:
         raise ValueError(f"target must have shape (n, K): got {target.shape}")
     predicted = as_array("predicted", predicted, target.shape)
+    if arms is not None:
+        predicted = predicted[:, in_order("predicted", theirs, arms)]
     return mean_interval(np.vecdot(target, predicted))
 
 
@@ -297,11 +339,12 @@ def doubly_robust(log: Log, target: ArrayLike, predicted: ArrayLike) -> Estimate
     Dudík, Langford, Li (2011), "Doubly robust policy evaluation and learning"; Dudík, Erhan, Langford,
     Li (2014), "Doubly robust policy evaluation and optimization".
     """
-    target = as_policy("target", target, (len(log), log.n_arms))
+    target = _target(log, target)
+    predicted = _of_rows(log, "predicted", predicted)
     predicted = as_array("predicted", predicted, target.shape)
+    residual, start = log.reward - _of_arm(log, predicted), np.vecdot(target, predicted)
     weight = importance_weights(log, target)
-    residual = log.reward - _of_arm(log, predicted)
-    return mean_interval(np.vecdot(target, predicted) + weight * residual)
+    return _of_visits(log, weight, residual, start)
 
 
 def cross_fit(log: Log, features: ArrayLike) -> NDArray[np.float64]:
@@ -334,16 +377,96 @@ def cross_fit(log: Log, features: ArrayLike) -> NDArray[np.float64]:
     return predicted
 
 
-def check_columns(frame: pd.DataFrame, wanted: Sequence[str]) -> None:
-    """Refuse a table that lacks one of these columns, or a value in one."""
-    for name in wanted:
-        if name not in frame.columns:
-            raise ValueError(
-                f"frame must have a column {name!r}: got {list(map(str, frame.columns))}"
-            )
-        if frame[name].isna().any():
-            row = int(np.flatnonzero(frame[name].isna())[0])
-            raise ValueError(f"column {name!r} must have no gaps: got one in row {row}")
+def weighted_interval(
+    term: NDArray,
+    weight: NDArray,
+    error: ArrayLike,
+    reward: NDArray,
+    used: ArrayLike = True,
+    start: ArrayLike = 0.0,
+    counted: Sequence[NDArray] | None = None,
+) -> Estimate:
+    """Return the mean of terms, with an interval that fits the number of rewards behind it.
+
+    Parameters
+    ----------
+    term : ndarray, shape (n,)
+        A start plus the sum of errors times weights.
+    weight, error, reward, used : array_like, shape (n, T)
+        Of the steps of a session; used is whether there is one. T is 1 for a visit. Of errors, the extremes do.
+    start : array_like, shape (n,), default 0
+    counted : sequence of ndarray, optional
+        The weights by which effective rewards are counted, if not `weight`.
+    """
+    found, counted = mean_interval(term), counted or [weight]
+    used = np.broadcast_to(used, reward.shape)
+    earned = np.vecdot(reward, used)
+    least, most = earned.min(), earned.max()
+    if least == most or not all((one * used).any() for one in counted):
+        why = f"all rewards are {least:g}" if least == most else "all weights are 0"
+        return replace(found, low=-np.inf, high=np.inf, note=f"no interval: {why}")
+    steps = np.maximum(used.sum(axis=1), 1)
+    rewards = min(
+        _effective(np.vecdot(abs(one), used) / steps * gap)
+        for one in counted
+        for gap in (earned - least, most - earned)
+    )
+    if rewards >= LEAST_REWARDS:
+        return found
+    of_steps = np.broadcast_to(weight, used.shape)[used]
+    ends = [w * e for w in _ends(of_steps) for e in _ends(error)]
+    more = [np.append(term, np.mean(start) + end) for end in _ends(ends)]
+    low = min(found.low, mean_interval(more[0]).low)
+    high = max(found.high, mean_interval(more[1]).high)
+    if (low, high) == (found.low, found.high):
+        return found
+    note = f"widened: {rewards:.1f} effective rewards"
+    return replace(found, low=low, high=high, note=note)
+
+
+def _of_visits(
+    log: Log,
+    weight: NDArray,
+    error: NDArray,
+    start: ArrayLike = 0.0,
+    counted: Sequence[NDArray] | None = None,
+) -> Estimate:
+    """Return the mean, over the visits, of a start plus an error times its weight, each (n,)."""
+    with np.errstate(over="ignore"):
+        term = start + weight * error
+    wanted = "be large enough for a finite estimate"
+    every_row("propensity", log.propensity, np.isfinite(term), wanted)
+    error = error[:, None]
+    counted = [one[:, None] for one in counted or [weight]]
+    rows = (weight[:, None], error, log.reward[:, None])
+    return weighted_interval(term, *rows, start=start, counted=counted)
+
+
+def _ends(values: ArrayLike) -> tuple[float, float]:
+    return np.min(values), np.max(values)
+
+
+def _effective(weight: NDArray) -> float:
+    """Return the number of equal weights that would be as precise."""
+    if not weight.any():
+        return 0.0
+    weight = weight / weight.max()  # whose squares do not overflow
+    return float(weight.sum() ** 2 / np.square(weight).sum())
+
+
+def _target(log: Log, target: ArrayLike) -> NDArray[np.float64]:
+    """Return the target's probabilities, (n, K), arms in the log's order."""
+    target = _of_rows(log, "target", target)
+    return as_policy("target", target, (len(log), log.n_arms))
+
+
+def _of_rows(log: Log, name: str, table: ArrayLike) -> ArrayLike:
+    """Return a table of rows and arms in the log's order, after checking its labels."""
+    log.check_rows(name, table)
+    labels = column_labels(table)
+    if labels is None:
+        return table
+    return numbers(name, table)[:, in_order(name, labels, log.arms)]
 
 
 def _of_arm(log: Log, values: NDArray) -> NDArray:

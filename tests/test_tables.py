@@ -1,0 +1,182 @@
+"""Tables as they are: pandas, polars and arrays of objects, read by their labels or refused in words."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from zoolib import offpolicy as op
+from zoolib._support.checks import as_array, as_ids
+
+NAMES = ["dogs", "cats", "birds"]
+# What a shop's table has: floats, whole numbers that may be missing, flags of three kinds.
+TABLE = pd.DataFrame(
+    {
+        "price": [1.5, 2.0, 3.0],
+        "visits": pd.array([1, 2, 3], dtype="Int64"),
+        "member": pd.array([True, False, True], dtype="boolean"),
+        "small": np.array([7, 8, 9], np.uint8),
+    }
+).join(pd.get_dummies(pd.Series(["x", "y", "x"])))
+NUMBERS = [[1.5, 1, 1, 7, 1, 0], [2, 2, 0, 8, 0, 1], [3, 3, 1, 9, 1, 0]]
+
+
+def test_columns_of_several_types_are_read():
+    assert as_array("features", TABLE).tolist() == NUMBERS
+    assert as_array("features", TABLE.to_numpy()).tolist() == NUMBERS
+    assert as_array("features", TABLE.iloc[1]).tolist() == NUMBERS[1]
+    assert as_ids("arm", TABLE["visits"], 4).tolist() == [1, 2, 3]
+    assert as_ids("arm", TABLE["visits"].astype(object), 4).dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "said"),
+    [
+        (
+            {"visits": pd.array([1, None, 3], dtype="Int64")},
+            ValueError,
+            "'visits', row 1",
+        ),
+        ({"price": [1.5, 2.0, np.nan]}, ValueError, "got nan in column 'price', row 2"),
+        (
+            {"member": [True, None, False]},
+            ValueError,
+            "got nan in column 'member', row 1",
+        ),
+        (
+            {"city": ["Bonn", "Ulm", "Ulm"]},
+            TypeError,
+            "got 'Bonn' in column 'city', row 0",
+        ),
+        (
+            {"at": pd.Timestamp("2026-03-29", tz="CET")},
+            TypeError,
+            "in column 'at', row 0",
+        ),
+    ],
+)
+def test_what_is_no_number_is_named_by_column_and_row(change, error, said):
+    with pytest.raises(error, match=said):
+        as_array("features", TABLE.assign(**change))
+
+
+def test_gaps_in_a_column_or_a_row_are_named():
+    with pytest.raises(ValueError, match=r"reward must be finite .*: got nan in row 1"):
+        as_array("reward", pd.Series([1, None, 0], dtype="Int64"))
+    with pytest.raises(
+        ValueError, match=r"features must be finite .*: got nan at 'cats'"
+    ):
+        as_array("features", pd.Series([1.0, np.nan], index=["dogs", "cats"]))
+    with pytest.raises(
+        TypeError, match="arm must hold whole numbers: got a gap in row 1"
+    ):
+        as_ids("arm", pd.Series([1, None]), 4)
+    with pytest.raises(ValueError, match="features must have no masked values"):
+        as_array("features", np.ma.array([1.0, 2.0], mask=[False, True]))
+
+
+def shop(n=3_000):
+    """A log with named arms, and a target that shows the last."""
+    rng = np.random.default_rng(0)
+    arm = rng.integers(3, size=n)
+    clicked = rng.random(n) < np.array([0.1, 0.2, 0.6])[arm]
+    frame = pd.DataFrame(
+        {"arm": np.array(NAMES)[arm], "reward": clicked, "propensity": 1 / 3}
+    )
+    return frame, pd.DataFrame(np.tile([0.0, 0.0, 1.0], (n, 1)), columns=NAMES)
+
+
+def test_columns_of_a_target_are_read_by_their_names():
+    frame, target = shop()
+    log, other = op.Log.from_frame(frame, n_arms=NAMES), NAMES[::-1]
+    predicted = pd.DataFrame(np.tile([0.1, 0.2, 0.6], (3_000, 1)), columns=NAMES)
+    for estimate in (
+        op.ips,
+        op.snips,
+        op.lead,
+        op.mean_weight,
+        op.effective_sample_size,
+        lambda log, target: op.lead(log, np.full((3_000, 3), 1 / 3), target),
+        lambda log, target: op.doubly_robust(log, target, predicted),
+        lambda log, target: op.doubly_robust(log, predicted * 0 + 1 / 3, target),
+        lambda log, target: op.direct_method(target, predicted),
+    ):
+        expected = estimate(log, target)
+        assert estimate(log, target[other]) == expected
+        if estimate is op.ips:
+            assert abs(expected.mean - 0.6) < 0.05
+    with pytest.raises(
+        ValueError, match=r"target must have each of the labels .* lacks 'cats'"
+    ):
+        op.ips(log, target.rename(columns={"cats": "fish"}))
+    with pytest.raises(ValueError, match="predicted must have each of the labels"):
+        op.direct_method(target, predicted[["dogs", "cats", "cats"]])
+    numbered = op.Log(
+        frame["arm"].map(NAMES.index), frame["reward"], frame["propensity"], 1, 3
+    )
+    with pytest.raises(ValueError, match="target must have each of the labels"):
+        op.ips(numbered, target)
+    assert op.ips(numbered, target.set_axis([2, 1, 0], axis=1)[[0, 1, 2]]).mean < 0.2
+
+
+def test_rows_in_another_order_are_refused():
+    frame, target = shop()
+    log = op.Log.from_frame(frame, n_arms=NAMES)
+    later = log.where(slice(1_000, None))
+    assert op.ips(later, target[1_000:]) == op.ips(later, target[1_000:].to_numpy())
+    assert op.ips(later, target[1_000:].reset_index(drop=True)).n == 2_000
+    columns = [frame[name].tolist() for name in ("arm", "reward", "propensity")]
+    numbered = op.Log(*columns, 1, NAMES)
+    evening = pd.Series(np.arange(3_000) % 2 == 0)
+    assert len(log.where(evening)) == 1_500
+    for wrong in (
+        lambda: op.ips(log, target[::-1]),
+        lambda: op.ips(later, target[1_000:][::-1]),
+        lambda: log.where(evening[::-1]),
+        lambda: op.Log(
+            frame["arm"], frame["reward"][::-1], frame["propensity"], 1, NAMES
+        ),
+        lambda: op.direct_method(target, target[::-1]),
+        lambda: op.ips(
+            op.Log(
+                frame["arm"].tolist(), *frame.to_numpy().T[1:].astype(float), 1, NAMES
+            ),
+            target[::-1],
+        ),
+    ):
+        with pytest.raises(
+            ValueError, match=r"must have the rows of .*, in their order"
+        ):
+            wrong()
+
+
+def test_labels_of_several_types_have_an_order():
+    frame = pd.DataFrame(
+        {"arm": [2, "hay", 10, "bed"], "reward": [0, 1, 1, 0], "propensity": 0.5}
+    )
+    assert op.Log.from_frame(frame).arms[:] == (2, 10, "bed", "hay")
+    with pytest.raises(
+        ValueError, match="column 'arm' must have no gaps: got one in row 1"
+    ):
+        op.Log.from_frame(frame.assign(arm=["hay", None, "bed", "hay"]))
+
+
+def test_frames_of_polars_are_read():
+    pl = pytest.importorskip("polars")
+    frame, target = shop()
+    ours, theirs = (
+        op.Log.from_frame(frame, n_arms=NAMES),
+        pl.DataFrame(frame.to_dict("list")),
+    )
+    log = op.Log.from_frame(theirs, n_arms=NAMES)
+    wanted = op.ips(ours, target)
+    assert op.ips(log, pl.DataFrame(target[NAMES[::-1]].to_dict("list"))) == wanted
+    assert op.ips(log, pl.from_numpy(target.to_numpy())) == wanted
+    assert (
+        op.Log(theirs["arm"], theirs["reward"], theirs["propensity"], 1, NAMES).n_arms
+        == 3
+    )
+    with pytest.raises(ValueError, match="got nan in column 'b', row 1"):
+        as_array("features", pl.DataFrame({"a": [1, 2], "b": [1, None]}))
+    assert as_array("features", pl.DataFrame({"a": [True], "b": [0.5]})).tolist() == [
+        [1, 0.5]
+    ]

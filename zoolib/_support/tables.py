@@ -1,0 +1,155 @@
+"""Tables as they are: columns of pandas, polars and their like, read by name, and never by position instead.
+
+Labels are the names of columns and, in pandas, of rows. The default ones, 0, 1, … as pandas counts, or
+``column_0``, … in polars, say nothing. Nothing here loads pandas or polars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def is_table(value: object) -> bool:
+    """Return whether a value is a column or a frame of pandas or polars, or one that looks alike."""
+    return hasattr(value, "to_numpy")
+
+
+def row_labels(value: object) -> Any:
+    """Return the pandas index of the rows of a frame or column; None if there is none."""
+    return value.index if hasattr(value, "iloc") else None
+
+
+def column_labels(value: object) -> tuple[Hashable, ...] | None:
+    """Return the names along the last axis of a frame, or of a single row; None if they say nothing."""
+    labels = getattr(value, "columns", None)
+    if labels is None:
+        labels = row_labels(value)
+    if labels is None or is_default(labels):
+        return None
+    return tuple(labels)
+
+
+def is_default(labels: Any) -> bool:
+    """Return whether labels of rows or columns are those that a table gets by itself."""
+    counted = getattr(labels, "start", None) == 0 and labels.step == 1
+    return counted or list(labels) == [f"column_{i}" for i in range(len(labels))]
+
+
+def same_rows(**values: object) -> Any:
+    """Refuse columns and frames whose rows are labelled in different orders; return the labels that they have.
+
+    Default labels agree with all others except the same ones in another order.
+    """
+    known = {name: row_labels(value) for name, value in values.items()}
+    known = {name: labels for name, labels in known.items() if labels is not None}
+    first, *others = known or [None]
+    for name in others:
+        check_rows(name, known[name], first, known[first])
+    return known.get(first)
+
+
+def check_rows(name: str, labels: Any, other: str, wanted: Any) -> None:
+    """Refuse labels of rows in another order than those of something else with as many rows."""
+    if labels is None or labels is wanted or len(labels) != len(wanted):
+        return
+    got, wanted_ones = list(labels), list(wanted)
+    default = is_default(labels) or is_default(wanted)
+    if got == wanted_ones or (default and set(got) != set(wanted_ones)):
+        return
+    row = next(i for i, one in enumerate(got) if one != wanted_ones[i])
+    raise ValueError(
+        f"{name} must have the rows of {other}, in their order: got the label {got[row]!r} for "
+        f"{wanted_ones[row]!r} in row {row}"
+    )
+
+
+def in_order(
+    name: str, labels: Sequence[Hashable] | None, wanted: Sequence[Hashable]
+) -> list[int] | slice:
+    """Return where the wanted labels stand among those of a table; all if it has none."""
+    if labels is None or tuple(labels) == tuple(wanted):
+        return slice(None)
+    places = {label: place for place, label in enumerate(labels)}
+    missing = [label for label in wanted if label not in places]
+    unknown = [label for label in labels if label not in set(wanted)]
+    if missing or unknown or len(places) < len(labels):
+        what = f"lacks {missing[0]!r}" if missing else f"unknown {unknown[0]!r}"
+        if not missing and not unknown:
+            what = f"{len(labels)} labels for {len(wanted)}"
+        raise ValueError(
+            f"{name} must have each of the labels {list(wanted)!r:.200} once: got {list(labels)!r:.200}, {what}"
+        )
+    return [places[label] for label in wanted]
+
+
+def column(name: str, frame: Any, key: Hashable) -> list:
+    """Return a column of a frame, under its name, as a list without gaps."""
+    if key not in list(frame.columns):
+        raise ValueError(
+            f"{name} must have a column {key!r}: got {list(map(str, frame.columns))}"
+        )
+    values = frame[key].to_list()
+    gaps = [row for row, value in enumerate(values) if is_missing(value)]
+    if gaps:
+        raise ValueError(f"column {key!r} must have no gaps: got one in row {gaps[0]}")
+    return values
+
+
+def numbers(name: str, value: ArrayLike) -> NDArray:
+    """Return a table, or an array of objects, as an array of numbers; gaps become NaN, flags 0 and 1.
+
+    Columns without numbers are refused by name and row.
+    """
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise ValueError(f"{name} must have no masked values")
+    array = np.asarray(value)
+    if array.dtype != object:
+        return array
+    if array.ndim == 2 and is_table(value):  # of columns of several types
+        at = value.iloc if hasattr(value, "iloc") else value
+        columns = [at[:, j].to_numpy() for j in range(array.shape[1])]
+        array = np.stack(
+            [_of_objects(name, value, one, j) for j, one in enumerate(columns)], -1
+        )
+    return _of_objects(name, value, array)
+
+
+def _of_objects(name: str, table: object, array: NDArray, *at: int) -> NDArray:
+    """Return numbers that came as objects, a column of a table or all, as an array of numbers."""
+    if array.dtype.kind in "biuf":
+        return array
+    missing = [is_missing(one) for one in array.flat]
+    for place, one, gap in zip(
+        np.ndindex(array.shape), array.flat, missing, strict=True
+    ):
+        if not gap and not isinstance(one, Real | np.bool_):
+            raise TypeError(
+                f"{name} must hold real numbers: got {one!r}{where(table, (*place, *at))}"
+            )
+    if any(missing):
+        return (
+            np.where(missing, np.nan, array.ravel()).astype(float).reshape(array.shape)
+        )
+    whole = all(isinstance(one, Integral) for one in array.flat)
+    return array.astype(np.int64 if whole and array.size else float)
+
+
+def where(table: object, at: tuple[int, ...]) -> str:
+    """Return, for errors, the row and the column of an entry of a table; nothing for other things."""
+    if not is_table(table):
+        return ""
+    labels = column_labels(table)
+    if len(at) == 2:
+        return f" in column {labels[at[1]] if labels else at[1]!r}, row {at[0]}"
+    label = labels[at[0]] if labels else at[0]
+    return f" at {label!r}" if isinstance(label, str) else f" in row {at[0]}"
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value is None, pandas' NA, or another that does not equal itself, as NaN."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
