@@ -3,9 +3,9 @@
 Why our own: MyST-NB's cache knows a page by the code of its cells alone, and executes one page after another
 in silence. Here the cache's folder carries a hash of library, lock and Python, and the cache is filled before
 the first page is read, by two threads: jupyter-cache's own parallel executor takes every core and cannot be
-interrupted. A page that fails is a warning; MyST-NB gets from the cache what it printed until then, and at the
-end of the build it is forgotten. MyST-NB's table of executions gets titles in place of file names, and
-``{{ versions }}`` lists the versions.
+interrupted. What several pages import is imported once (see `kernels`). A page that fails is a warning; MyST-NB
+gets from the cache what it printed until then, and at the end of the build it is forgotten. MyST-NB's table of
+executions gets titles in place of file names, and ``{{ versions }}`` lists the versions.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ import nbclient
 from docutils import nodes
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn, JupyterCacheAbstract
+from kernels import forked_kernels
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 from sphinx.application import Sphinx
@@ -206,8 +207,9 @@ def execute_ahead(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> No
         shutil.rmtree(stale)
     run = partial(execute, cache=cache, timeout=config.nb_execution_timeout)
     failed = []
+    notebooks = [cache.get_project_notebook(page).nb for page in missing]
     # Threads are daemons: an interrupted build does not wait for them, and nbclient ends their kernels.
-    with ThreadPool(AT_ONCE) as pool:
+    with forked_kernels(notebooks), ThreadPool(AT_ONCE) as pool:
         for count, done in enumerate(pool.imap_unordered(run, missing), 1):
             end = "  FAILED" if done.failure else ""
             name = title(Path(done.page))

@@ -85,8 +85,11 @@ def test_a_sound_page_is_warned_of_nothing(faulty):
     ids=["time-out", "dead kernel"],
 )
 def test_a_cell_that_does_not_end_breaks_the_build(tmp_path, text, said):
-    page = f"```{{code-cell}} python\n{text}\n```\n"
-    status, output = build(tmp_path, page, timeout=4 if said == "timed out" else 60)
+    page, other = (
+        f"```{{code-cell}} python\n{code}\n```\n" for code in (text, "import os, time")
+    )
+    timeout = 4 if said == "timed out" else 60
+    status, output = build(tmp_path, page, timeout, other=other)
     assert status != 0
     assert said in output, output[-3000:]
 
