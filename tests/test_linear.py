@@ -523,3 +523,47 @@ def test_what_was_believed_of_a_product_is_not_believed_of_the_next(n_worlds):
     assert same(state_of(informed), state_of(plain))
     prior = informed.posterior.prior[..., K]
     assert (prior == RIDGE).all()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("link", ["logit", "identity"])
+def test_a_fit_is_the_best_fit_to_the_log(link, shared):
+    rng = np.random.default_rng(0)
+    x = np.c_[np.ones(3_000), rng.random((3_000, D - 1)) < 0.5]
+    arms = rng.integers(K, size=3_000)
+    clicks = (rng.random(3_000) < expit(x @ [-4, 0.5, -0.3])).astype(float)
+    agent = LinUCBAgent(K, D, ridge=RIDGE, link=link, shared=shared)
+    agent.update_many(x, arms, clicks)
+    once = agent.posterior.mean
+    agent.fit(x, arms, clicks)
+    for model in [()] if shared else [(k,) for k in range(K)]:
+        mine = arms == model if model else slice(None)
+        rows, r = x[mine], clicks[mine]
+
+        def loss(theta, rows=rows, r=r):
+            eta = rows @ theta
+            error = np.logaddexp(0, eta) - r * eta
+            return (2 * error if link == "logit" else (eta - r) ** 2).sum() + (
+                RIDGE * theta @ theta
+            )
+
+        best = optimize.minimize(loss, np.zeros(D), tol=1e-10).x
+        np.testing.assert_allclose(agent.posterior.mean[model], best, atol=1e-4)
+        p = expit(rows @ best)
+        weight = p * (1 - p) if link == "logit" else np.ones(len(rows))
+        A = RIDGE * np.eye(D) + (weight[:, None] * rows).T @ rows
+        np.testing.assert_allclose(agent.posterior.A[model], A, rtol=1e-3, atol=1e-6)
+        too_high = expit(rows @ once[model]).mean() / p.mean()
+        assert too_high > (1.05 if link == "logit" else 0)
+
+
+def test_a_fit_that_is_refused_changes_nothing():
+    agent = LinUCBAgent(2, 2, link="logit")
+    agent.update_many(np.eye(2), [0, 1], [1, 0])
+    before = state_of(agent)
+    for rewards in ([0, 2.0], [0, NAN]):
+        with pytest.raises(ValueError, match="reward"):
+            agent.fit(np.eye(2), [0, 1], rewards)
+    assert same(before, state_of(agent))
+    with pytest.raises(ValueError, match="fit is for agents that forget nothing: got"):
+        LinUCBAgent(2, 2, discount=0.9).fit(np.eye(2), [0, 1], [0, 1])

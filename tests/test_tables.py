@@ -4,6 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from zoolib import (
+    Agent,
+    Context,
+    GuardedAgent,
+    LinTSAgent,
+    LinUCBAgent,
+)
 from zoolib import offpolicy as op
 from zoolib._support.checks import as_array, as_ids
 
@@ -124,8 +131,6 @@ def test_rows_in_another_order_are_refused():
     later = log.where(slice(1_000, None))
     assert op.ips(later, target[1_000:]) == op.ips(later, target[1_000:].to_numpy())
     assert op.ips(later, target[1_000:].reset_index(drop=True)).n == 2_000
-    columns = [frame[name].tolist() for name in ("arm", "reward", "propensity")]
-    numbered = op.Log(*columns, 1, NAMES)
     evening = pd.Series(np.arange(3_000) % 2 == 0)
     assert len(log.where(evening)) == 1_500
     for wrong in (
@@ -160,6 +165,96 @@ def test_labels_of_several_types_have_an_order():
         op.Log.from_frame(frame.assign(arm=["hay", None, "bed", "hay"]))
 
 
+# Agents that learn from tables
+
+VISITORS = pd.DataFrame(
+    np.random.default_rng(1).random((20, 3)) * [10, 1, 1], columns=NAMES
+)
+SHOWN = pd.Series(["bed", "hay"] * 10)
+
+
+def taught(make=LinUCBAgent, arms=("bed", "hay"), **options):
+    agent = make(arms, 3, **options)
+    agent.update_many(VISITORS, SHOWN, VISITORS["dogs"] > 5)
+    return agent
+
+
+def test_an_agent_reads_features_by_the_names_that_it_learnt():
+    agent, row = taught(), VISITORS.iloc[3]
+    wanted = agent.scores(Context("s", row.to_numpy())).tolist()
+    assert agent.feature_names == tuple(NAMES)
+    assert agent.scores(Context("s", row[::-1])).tolist() == wanted
+    assert agent.scores(Context("s", row[::-1], arms=["hay", "bed"])).tolist() == wanted
+    many = agent.scores(Context(list("abc"), VISITORS[NAMES[::-1]][2:5]))
+    assert many[1].tolist() == wanted
+    again, twin = taught(), taught()
+    again.update(Context("s", row[::-1]), "hay", 1)
+    twin.update(Context("s", row.to_numpy()), "hay", 1)
+    assert (
+        again.scores(Context("s", row)).tolist()
+        == twin.scores(Context("s", row)).tolist()
+    )
+    again.add_arms(["toy"], mean=row[::-1], ridge=1e9)
+    assert again.posterior.mean[-1] == pytest.approx(row.to_numpy())
+
+
+def test_features_by_other_names_are_refused_and_nothing_is_learnt():
+    agent = taught()
+    before = agent.state()["learned"]["posterior"]["learned"]["b"]
+    other = VISITORS.rename(columns={"dogs": "fish"})
+    for wrong in (
+        lambda: agent.scores(Context("s", other.iloc[0])),
+        lambda: agent.select(Context("s", VISITORS.iloc[0][["dogs", "dogs", "cats"]])),
+        lambda: agent.update(Context("s", other.iloc[0]), "bed", 1),
+        lambda: agent.update_many(other, SHOWN, np.ones(20)),
+        lambda: agent.update_many(VISITORS, SHOWN[::-1], np.ones(20)),
+        lambda: agent.update(Context(SHOWN, VISITORS), SHOWN[::-1], np.ones(20)),
+        lambda: Context(SHOWN[::-1], VISITORS),
+    ):
+        with pytest.raises(
+            ValueError, match=r"must have (each of the labels|the rows of)"
+        ):
+            wrong()
+    after = agent.state()["learned"]["posterior"]["learned"]["b"]
+    assert after.tolist() == before.tolist()
+    new = LinUCBAgent(2, 3, link="logit")
+    with pytest.raises(ValueError, match="reward must lie in"):
+        new.update(Context("s", VISITORS.iloc[0]), 0, 7.0)
+    assert new.feature_names is None
+
+
+def test_names_are_saved_and_states_without_them_load():
+    agent = GuardedAgent(taught(LinTSAgent), floor=0.2)
+    again = Agent.from_state(agent.state())
+    assert again.feature_names == again.agent.feature_names == tuple(NAMES)
+    guard = GuardedAgent(LinTSAgent(2, 3))
+    guard.update(Context("s", VISITORS.iloc[0]), 0, 1.0)
+    assert guard.agent.feature_names == tuple(NAMES)
+    state = taught().state()
+    with pytest.raises(ValueError, match="feature_names must be 3: got 2"):
+        LinUCBAgent.from_state(
+            state | {"learned": state["learned"] | {"feature_names": NAMES[:2]}}
+        )
+    del state["learned"]["feature_names"]
+    assert LinUCBAgent.from_state(state).feature_names is None
+    assert "feature_names" not in LinUCBAgent(2, 3).state()["learned"]
+
+
+def test_rows_of_arms_are_read_by_their_labels():
+    agent, twin = (LinUCBAgent(["bed", "hay"], 3, shared=True) for _ in range(2))
+    rows = VISITORS[:2].set_axis(["hay", "bed"])
+    for _ in range(2):
+        agent.update(Context(0, rows), "bed", 1)
+    for _ in range(2):
+        twin.update(Context(0, rows.loc[["bed", "hay"]].to_numpy()), "bed", 1)
+    context = Context(0, rows)
+    assert agent.scores(context).tolist() == twin.scores(context).tolist()
+    allowed = pd.Series([True, False], index=["hay", "bed"])
+    assert agent.propensities(context, allowed).tolist() == [0, 1]
+    with pytest.raises(ValueError, match=r"rows of context.features must have each"):
+        agent.select(Context(0, rows.set_axis(["hay", "tree"])))
+
+
 def test_frames_of_polars_are_read():
     pl = pytest.importorskip("polars")
     frame, target = shop()
@@ -175,6 +270,10 @@ def test_frames_of_polars_are_read():
         op.Log(theirs["arm"], theirs["reward"], theirs["propensity"], 1, NAMES).n_arms
         == 3
     )
+    swapped = pl.DataFrame(VISITORS[NAMES[::-1]].to_dict("list"))
+    contexts = (Context(list(range(20)), table) for table in (VISITORS, swapped))
+    ours, theirs = (taught().scores(context).tolist() for context in contexts)
+    assert ours == theirs
     with pytest.raises(ValueError, match="got nan in column 'b', row 1"):
         as_array("features", pl.DataFrame({"a": [1, 2], "b": [1, None]}))
     assert as_array("features", pl.DataFrame({"a": [True], "b": [0.5]})).tolist() == [

@@ -20,8 +20,8 @@ def is_table(value: object) -> bool:
 
 
 def row_labels(value: object) -> Any:
-    """Return the pandas index of the rows of a frame or column; None if there is none."""
-    return value.index if hasattr(value, "iloc") else None
+    """Return the pandas index of a frame, of a column, or of what was made from one; None if there is none."""
+    return value.index if hasattr(value, "iloc") else getattr(value, "row_labels", None)
 
 
 def column_labels(value: object) -> tuple[Hashable, ...] | None:

@@ -18,6 +18,14 @@ from zoolib._support.checks import Seed, as_array, as_real, as_seeds, as_size
 from zoolib._support.generators import Uniforms
 from zoolib._support.labels import Labels, as_objects
 from zoolib._support.state import Stateful
+from zoolib._support.tables import (
+    column_labels,
+    in_order,
+    is_default,
+    numbers,
+    row_labels,
+    same_rows,
+)
 from zoolib.agents.policies import best_of_normals, greedy, tied
 
 
@@ -36,7 +44,8 @@ class Context:
     features : array_like
         Rows for the arms, shape (n_arms, d), or one row for the visitor, shape (d,); for several
         visitors (n, n_arms, d) or (n, d). Without ids, three axes mean several visitors. The array is not
-        copied, so do not change it afterwards.
+        copied, so do not change it afterwards. Of a table agents read the labels: columns, or the entries of
+        a single row, are named after features, and rows for a single visitor after arms.
     arms : sequence of hashable, optional
         Labels of the arms on offer, in any order; all arms if omitted.
     offered : array_like of bool, shape (n_arms,) or (n, n_arms), optional
@@ -48,6 +57,8 @@ class Context:
     features : ndarray, shape (n_arms, d) or (n, n_arms, d)
         With a single row instead of n_arms if the features describe only the visitor.
     offered : ndarray of bool, shape (n_arms,) or (n, n_arms), or None
+    names : tuple, or None
+        The names of features, if they came in a table.
 
     Examples
     --------
@@ -64,6 +75,13 @@ class Context:
         arms: Sequence[Hashable] | None = None,
         offered: ArrayLike | None = None,
     ) -> None:
+        self.names = self.row_labels = self._arms_of_rows = None
+        if type(features) is not np.ndarray:
+            self.names, rows = column_labels(features), row_labels(features)
+            if isinstance(_visitors(user_id), np.ndarray):
+                self.row_labels = same_rows(user_id=user_id, features=features)
+            elif np.ndim(features) == 2 and rows is not None and not is_default(rows):
+                self._arms_of_rows = tuple(rows)
         # Rows of arms that are not on offer may hold anything: they are checked once it is known which.
         read = as_array if arms is None and offered is None else as_real
         features, user_id = read("features", features, None), _visitors(user_id)
@@ -122,12 +140,15 @@ class Agent(Stateful):
     ----------
     arms : sequence
         The labels, or 0, 1, …, K - 1.
+    feature_names : tuple, or None
+        The names of features in the first table that the agent learnt from. Later tables are read by them.
     """
 
     _purpose = "agent"  # of the random numbers: see `generators.STREAMS`
     _learns = ("_uniforms",)
     shared = False  # whether one model serves all arms and tells them apart by their rows of features
     _warned = False
+    feature_names: tuple[Hashable, ...] | None = None
 
     def __init__(
         self,
@@ -235,7 +256,8 @@ class Agent(Stateful):
             Its reward.
         """
         seen = self._check(context)
-        lead, n = seen.features.shape[:-2], seen.features.shape[-2]
+        lead, n, names = seen.features.shape[:-2], seen.features.shape[-2], seen.names
+        same_rows(context=context, arm=arm, reward=reward)
         arm = self.arms.places("arm", arm, lead)
         reward = as_array("reward", reward, lead)
         at = arm[..., None]
@@ -248,11 +270,13 @@ class Agent(Stateful):
             rows = np.take_along_axis(seen.features, at, axis=-2)[..., 0, :]
             if lead and not self._worlds:
                 self._learn_many(context.user_id, rows, arm, reward)
+                self._remember(names)
                 return
             seen = self._like(context.user_id, rows)
         if not lead:
             arm, reward = int(arm), float(reward)
         self.learn(seen, (*self._worlds, arm), reward)
+        self._remember(names)
 
     def update_many(
         self, features: ArrayLike, arms: ArrayLike, rewards: ArrayLike
@@ -271,15 +295,23 @@ class Agent(Stateful):
         rewards : array_like, shape (n,)
             Their rewards.
         """
+        names, log = column_labels(features), self._log(features, arms, rewards)
+        self._learn_many(None, *log)
+        self._remember(names)
+
+    def _log(
+        self, features: ArrayLike, arms: ArrayLike, rewards: ArrayLike
+    ) -> tuple[NDArray, NDArray[np.int64], NDArray]:
+        """Return a log of n rows, checked: features by their names, arms as positions."""
         if self._worlds:
             raise ValueError(
                 f"a log is learnt by an agent of one world: got n_worlds={self.n_worlds}"
             )
         wanted = ("n", "d" if self.n_features is None else self.n_features)
-        features = as_array("features", features, wanted)
+        same_rows(features=features, arms=arms, rewards=rewards)
+        features = as_array("features", self._by_name("features", features), wanted)
         arms = self.arms.places("arms", arms, features.shape[:1])
-        rewards = as_array("rewards", rewards, arms.shape)
-        self._learn_many(None, features, arms, rewards)
+        return features, arms, as_array("rewards", rewards, arms.shape)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Learn from a checked reward; `at` is the index of the arm played in arrays (K, …) or (W, K, …)."""
@@ -296,6 +328,35 @@ class Agent(Stateful):
         log = zip(whose, rows, arms.tolist(), rewards.tolist(), strict=True)
         for user_id, row, arm, reward in log:
             self.learn(self._like(user_id, row), (arm,), reward)
+
+    def _remember(self, names: tuple[Hashable, ...] | None) -> None:
+        """Keep the names of the first table that was learnt."""
+        if self.feature_names is None and names is not None:
+            self.feature_names = names
+
+    def _by_name(self, name: str, features: ArrayLike) -> ArrayLike:
+        """Return rows of features in the order that was learnt, after checking their names."""
+        names, known = column_labels(features), self.feature_names
+        if names in (None, known) or known is None:
+            return features
+        return numbers(name, features)[..., in_order(name, names, known)]
+
+    def state(self) -> dict[str, Any]:
+        """Return all that the agent needs to continue: see `Stateful.state`."""
+        state = super().state()
+        if self.feature_names is not None:
+            state["learned"]["feature_names"] = list(self.feature_names)
+        return state
+
+    def _restore(self, learned: dict[str, Any]) -> None:
+        super()._restore(learned)
+        if "feature_names" in learned:  # which agents without names do not have
+            names = tuple(Labels("feature_names", learned["feature_names"]))
+            if self.n_features not in (None, len(names)):
+                raise ValueError(
+                    f"feature_names must be {self.n_features}: got {len(names)}"
+                )
+            self.feature_names = names
 
     def restock(self, arms: NDArray[np.int64]) -> None:
         """React to a change of stock: these arms, shape (n,) or (W, n), now hold other products."""
@@ -330,6 +391,9 @@ class Agent(Stateful):
         offered = np.ones(shape, bool) if seen.offered is None else seen.offered
         if allowed is None:
             return offered
+        same_rows(context=context, allowed=allowed if np.ndim(allowed) == 2 else None)
+        order = in_order("allowed", column_labels(allowed), self.arms[:])
+        allowed = np.asarray(allowed)[..., order]
         return as_mask("allowed", allowed, shape, offered)
 
     def _rows(self, context: Context) -> NDArray:
@@ -401,15 +465,33 @@ class Agent(Stateful):
                 "(n_arms, d), for example products of the visitor's and the arm's features, or take a model "
                 "for each arm (shared=False)"
             )
+        if context.names or context._arms_of_rows:
+            context = self._in_order(context)
+            features = context.features
         if context.arms is not None:
             offered = np.zeros(k, bool)
             offered[self.arms.places("context.arms", context.arms[:])] = True
-            return Context(context.user_id, features, offered=offered)
+            seen = Context(context.user_id, features, offered=offered)
+            seen.names = context.names
+            return seen
         if context.offered is not None and context.offered.shape[-1] != k:
             raise ValueError(
                 f"context.offered must be for {k} arms: got shape {context.offered.shape}"
             )
         return context
+
+    def _in_order(self, context: Context) -> Context:
+        """Return a context whose features and rows have the agent's order, by their labels."""
+        seen, known = copy.copy(context), self.feature_names
+        if known is not None and seen.names is not None:
+            order = in_order("context.features", seen.names, known)
+            seen.features, seen.names = seen.features[..., order], known
+        if seen._arms_of_rows is not None:
+            order = in_order(
+                "rows of context.features", seen._arms_of_rows, self.arms[:]
+            )
+            seen.features, seen._arms_of_rows = seen.features[order], None
+        return seen
 
 
 def as_mask(

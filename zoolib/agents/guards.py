@@ -96,6 +96,15 @@ class GuardedAgent(Agent):
         return self.agent.scores(context)
 
     @property
+    def feature_names(self) -> tuple[Hashable, ...] | None:
+        """The names of features that the agent has learnt: see `Agent`."""
+        return getattr(self.agent, "feature_names", None)
+
+    @feature_names.setter
+    def feature_names(self, names: tuple[Hashable, ...]) -> None:
+        self.agent.feature_names = names
+
+    @property
     def exposure(self) -> NDArray[np.int64]:
         """Number of recent visits of each group, one row per segment, after the worlds axis if there is one."""
         shape = (*self._shape[:-1], *self._n_of_each)
