@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import lzma
 import re
@@ -488,6 +489,18 @@ def test_the_last_digits_of_what_was_computed_do_not_matter():
     one = np.sqrt(np.arange(50))
     assert described("it", one) == described("it", one * (1 + 1e-14))
     assert described("it", 0.1 + 0.2) == described("it", 0.3) == "0.3"
+
+
+def test_a_setting_that_an_agent_has_given_up_leaves_records_as_they_are():
+    """A page's own agent is known by its fields, those of the library's agent among them."""
+    kinds = [
+        dataclasses.make_dataclass("Linear", fields, namespace={"_retired": retired})
+        for fields, retired in ((["alpha", "dtype"], ()), (["alpha"], ("dtype",)))
+    ]
+    for kind in kinds:
+        kind.__module__ = "zoolib.agents"
+    one, other = (described("it", type("OfAPage", (kind,), {})) for kind in kinds)
+    assert one == other
 
 
 def test_what_no_record_holds_leaves_it_as_it_was(tmp_path):

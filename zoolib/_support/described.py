@@ -109,7 +109,11 @@ def _is_of_package(module: str) -> bool:
 def _members(made: type) -> dict[str, object]:
     """Return what whoever wrote a class put into it."""
     found = {"bases": made.__bases__}
-    found["fields"] = list(getattr(made, "__dataclass_fields__", ()))
+    fields = getattr(made, "__dataclass_fields__", ())
+    found["fields"] = [
+        *fields,
+        *getattr(made, "_retired", ()),
+    ]  # which records may hold
     for key, one in vars(made).items():
         code = getattr(one, "__code__", None)
         generated = code and (code.co_filename == "<string>" or "__annotate" in key)
