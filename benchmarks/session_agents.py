@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import gymnasium
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.contest import (
     FASTEST_PEER,
@@ -17,10 +18,23 @@ from benchmarks.contest import (
 )
 from benchmarks.peers import available
 from zoolib import DQNAgent, LastItems
-from zoolib.agents import Plain
+from zoolib.agents import Encoder
 from zoolib.world.sessions import SessionSimulator
 
 POLE = "CartPole-v1"
+
+
+class Scaled(Encoder):
+    """Real numbers, each divided by its scale: a network learns faster from numbers of similar size."""
+
+    def __init__(self, scale: Sequence[float]) -> None:
+        super().__init__(len(scale), len(scale))
+        self.scale, self._factor = scale, 1 / np.array(scale, np.float32)
+
+    def evaluate(self, observation: NDArray) -> NDArray:
+        return observation * self._factor
+
+
 BEFORE = 1000  # steps before the clock runs: by then all learn
 SEED = 0
 
@@ -36,7 +50,7 @@ def beside_peers() -> Row:
     """Return the row of the balanced pole, with the settings that Stable-Baselines3 has by default."""
     agent = DQNAgent(
         2,
-        Plain([1.0] * 4),
+        Scaled([1.0] * 4),
         double=False,
         target_every=10_000,
         buffer_size=1_000_000,

@@ -322,26 +322,6 @@ def test_new_arms_bring_their_labels(shared):
 
 
 @pytest.mark.parametrize(
-    ("arms", "error", "words"),
-    [
-        (["a", "a"], ValueError, "n_arms must differ: got 'a' more than once"),
-        ([], ValueError, "number of n_arms must be at least 1"),
-        (
-            "ab",
-            TypeError,
-            "n_arms must be a whole number or a sequence of labels: got 'ab'",
-        ),
-        (2.0, TypeError, "n_arms must be a whole number or a sequence"),
-        ([{}], TypeError, "n_arms must hold hashable labels: got {}"),
-        (0, ValueError, "n_arms must be at least 1"),
-    ],
-)
-def test_arms_are_checked(arms, error, words):
-    with pytest.raises(error, match=words):
-        LinUCBAgent(arms, D)
-
-
-@pytest.mark.parametrize(
     ("call", "error", "words"),
     [
         (

@@ -410,24 +410,6 @@ def test_a_spread_beyond_all_numbers_is_noticed(kind):
         agent.scores(context)
 
 
-@pytest.mark.parametrize(
-    ("kind", "arguments", "error", "words"),
-    [
-        ("ensemble", {"n_members": 0}, ValueError, "n_members must be .* 1: got 0"),
-        ("ensemble", {"n_members": 2.0}, TypeError, "n_members"),
-        ("dropout", {"dropout": 1.0}, ValueError, r"dropout .* in \[0, 1\): got 1.0"),
-        ("dropout", {"dropout": -0.1}, ValueError, "dropout"),
-        ("dropout", {"dropout": "a"}, TypeError, "dropout"),
-        ("dropout", {"n_masks": 0}, ValueError, "n_masks must be at least 1: got 0"),
-        ("dropout", {"n_masks": 1.0}, TypeError, "n_masks"),
-        ("dropout", {"hidden": ()}, ValueError, "hidden must have a layer.*got none"),
-    ],
-)
-def test_arguments_are_checked(kind, arguments, error, words):
-    with pytest.raises(error, match=words):
-        agent_for(kind, **arguments)
-
-
 @pytest.mark.parametrize("kind", ["ensemble", "dropout"])
 def test_a_state_that_does_not_fit_is_refused_by_name(kind):
     state = trained_agent(kind, 12).state()

@@ -22,7 +22,7 @@ CORE = [Requirement(line) for line in PROJECT["dependencies"]]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
 # Public names of zoolib, and modules, that want an extra.
 NAMES = {
-    "neural": """DQNAgent LastItems OneHot Plain EnsembleAgent MCDropoutAgent MLPRecommender
+    "neural": """DQNAgent LastItems OneHot EnsembleAgent MCDropoutAgent MLPRecommender
         NeuralLinearAgent NeuralUCBAgent
         TrainingHistory gauntlet pick_device static_choices static_recommenders train_recommender""",
     "plots": "plots",

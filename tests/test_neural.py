@@ -363,59 +363,6 @@ def test_an_empty_memory_trains_nobody(kind):
     assert state_of(agent) == before
 
 
-@EVERY_KIND
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
-    [
-        ({"n_arms": 0}, ValueError, "n_arms"),
-        ({"n_features": 0}, ValueError, "n_features"),
-        ({"n_features": 2.0}, TypeError, "n_features"),
-        ({"alpha": -0.1}, ValueError, "alpha"),
-        ({"alpha": NAN}, ValueError, "alpha"),
-        ({"n_worlds": 0}, ValueError, "n_worlds"),
-        ({"n_worlds": 2.0}, TypeError, "n_worlds"),
-        ({"hidden": (5, 0)}, ValueError, "hidden"),
-        ({"hidden": (5.0,)}, TypeError, "hidden"),
-        ({"optimiser": "rmsprop"}, ValueError, r"optimiser.*\['adam', 'sgd'\].*'rms"),
-        ({"train_every": 0}, ValueError, "train_every"),
-        ({"n_batches": 0}, ValueError, "n_batches"),
-        ({"n_batches": 1.0}, TypeError, "n_batches"),
-        ({"batch_size": 0}, ValueError, "batch_size"),
-        ({"buffer_size": 0}, ValueError, "buffer_size"),
-        (
-            {"buffer_size": 63, "batch_size": 64},
-            ValueError,
-            "buffer_size must be at least batch_size=64: got 63",
-        ),
-        ({"learning_rate": 0.0}, ValueError, "learning_rate"),
-        ({"learning_rate": INF}, ValueError, "learning_rate"),
-        ({"dtype": np.float16}, TypeError, "dtype.*float16"),
-        ({"dtype": int}, TypeError, "dtype.*int64"),
-        ({"seed": -1}, ValueError, "seed"),
-        ({"seed": [1, 2]}, ValueError, "seed.*1 worlds.*2"),
-        ({"network_seed": -1}, ValueError, "network_seed"),
-        ({"network_seed": 0.5}, TypeError, "network_seed"),
-        ({"network_seed": [1, 2]}, ValueError, "network_seed.*1 worlds.*2"),
-        (
-            {"network_seed": [1, 2], "n_worlds": 3},
-            ValueError,
-            "network_seed.*3 worlds.*2",
-        ),
-        ({"windows": 9}, TypeError, "windows"),
-    ],
-)
-def test_arguments_are_checked(kind, arguments, error, words):
-    family, _ = KINDS[kind]
-    with pytest.raises(error, match=words):
-        family(**({"n_arms": K, "n_features": D} | arguments))
-
-
-@pytest.mark.parametrize("kind", ["neural-linear", "ensemble", "dropout"])
-def test_a_policy_is_one_of_two(kind):
-    with pytest.raises(ValueError, match=r"policy.*\['ucb', 'thompson'\].*'greedy'"):
-        agent_for(kind, policy="greedy")
-
-
 class Squares(NeuralAgent):
     """A family that says how rows are scored, and nothing else."""
 

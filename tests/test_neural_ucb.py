@@ -345,26 +345,6 @@ def test_it_finds_the_better_of_two_arms(options):
     assert np.mean(right[:20]) < 0.9
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"alpha": -1}, ValueError),
-        ({"ridge": 0}, ValueError),
-        ({"hidden": (0,)}, ValueError),
-        ({"hidden": (2.5,)}, TypeError),
-        ({"jacobian": "forward"}, ValueError),
-        ({"inverse": "pseudo"}, ValueError),
-        ({"train_every": 0}, ValueError),
-    ],
-)
-def test_arguments_are_checked_and_named(options, error):
-    (name,) = options
-    with pytest.raises(error, match=name):
-        NeuralUCBAgent(3, 2, **options)
-    with pytest.raises(ValueError, match="n_features"):
-        NeuralUCBAgent(3, 0)
-
-
 def test_the_default_is_the_cheapest_exact_form():
     agent = NeuralUCBAgent(3, 2)
     assert (agent.jacobian, agent.inverse) == ("closed", "updated")

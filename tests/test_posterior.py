@@ -579,26 +579,6 @@ def test_a_refused_rebuild_changes_nothing(shape, x, reward, words):
     assert all(word in str(refusal.value) for word in words), str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "word"),
-    [
-        ({"n_features": 0}, ValueError, "n_features"),
-        ({"n_features": 2.0}, TypeError, "n_features"),
-        ({"n_features": True}, TypeError, "n_features"),
-        ({"ridge": 0}, ValueError, "ridge"),
-        ({"ridge": -1.0}, ValueError, "ridge"),
-        ({"ridge": INF}, ValueError, "ridge"),
-        ({"ridge": NAN}, ValueError, "ridge"),
-        ({"ridge": "1"}, TypeError, "ridge"),
-        ({"shape": (2, 0)}, ValueError, "shape"),
-        ({"shape": (2.0,)}, TypeError, "shape"),
-    ],
-)
-def test_arguments_are_checked(arguments, error, word):
-    with pytest.raises(error, match=word):
-        RidgePosterior(**({"n_features": 3} | arguments))
-
-
 def test_a_rebuild_from_rows_too_large_changes_nothing():
     posterior = learned((2,))
     before = state_of(posterior)

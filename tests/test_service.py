@@ -1188,23 +1188,6 @@ def test_a_monitor_reports_that_the_fallback_serves(path, clock):
 # ---- Settings, and the house
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("n_draws", 0),
-        ("patience", 0),
-        ("pause", INF),
-        ("min_sample", -1.0),
-        ("floor", 0.0),
-        ("floor", NAN),
-        ("guard_level", 0.0),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(name, value):
-    with pytest.raises((TypeError, ValueError), match=name):
-        Settings(**{name: value})
-
-
 def test_a_service_that_cannot_start_closes_its_file(path):
     with pytest.raises(ValueError, match="seed must be at least 0"):
         opened(path, seed=-1)

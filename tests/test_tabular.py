@@ -129,21 +129,6 @@ def test_refused_steps_leave_the_agent_as_it_was(change, words):
         np.testing.assert_array_equal(before[name], after[name])
 
 
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [
-        ({"discount": 1.1}, r"discount must lie in \[0, 1\]"),
-        ({"epsilon": -0.1}, r"epsilon must lie in \[0, 1\]"),
-        ({"step_size": 0}, r"step_size must lie in \(0, 1\]"),
-        ({"power": 2}, r"power must lie in \[0, 1\]"),
-        ({"fade": 0}, "fade must be positive"),
-    ],
-)
-def test_settings_are_checked(setting, words):
-    with pytest.raises(ValueError, match=words):
-        QLearningAgent(3, 2, **setting)
-
-
 def batch(n=400):
     """Steps of one world, with states as ones among zeros: arguments of `fitted_q`."""
     state, action, reward, after, ended, played = (c[:, 0] for c in steps(n, 1))

@@ -32,6 +32,15 @@ def as_size(name: str, value: int, least: int = 1, most: float = math.inf) -> in
     return int(value)
 
 
+def as_flag(name: str, value: bool) -> bool:
+    """Return `value` if it is a boolean: other values are true or false by accident."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(
+            f"{name} must be True or False: got {value!r} of type {type(value).__name__}"
+        )
+    return bool(value)
+
+
 def as_probability(name: str, value: float) -> float:
     """Return `value` as a float in [0, 1]."""
     return _number(name, value, lambda n: 0 <= n <= 1, "lie in [0, 1]")
@@ -40,6 +49,11 @@ def as_probability(name: str, value: float) -> float:
 def as_rate(name: str, value: float) -> float:
     """Return `value` as a float in (0, 1]."""
     return _number(name, value, lambda n: 0 < n <= 1, "lie in (0, 1]")
+
+
+def as_share(name: str, value: float) -> float:
+    """Return `value` as a float of at least 0 and below 1."""
+    return _number(name, value, lambda n: 0 <= n < 1, "lie in [0, 1)")
 
 
 def as_level(name: str, value: float) -> float:

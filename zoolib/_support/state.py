@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from zoolib._support.checks import as_size
 from zoolib._support.described import described
 from zoolib._support.files import write_whole
+from zoolib._support.settings import check_settings
 
 _ARRAY = "__array__"  # stands in JSON for an array, with its number
 
@@ -59,7 +60,8 @@ class Learner:
 class Stateful(Learner):
     """A learner with settings: the parent of agents and posteriors.
 
-    Its constructor names each argument, and keeps it as an attribute of the same name.
+    Its constructor names each argument, and keeps it as an attribute of the same name. In a dataclass each
+    `setting` is checked before anything else.
     """
 
     _kinds: ClassVar[dict[str, type[Stateful]]] = {}
@@ -68,6 +70,9 @@ class Stateful(Learner):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         Stateful._kinds[cls.__name__] = cls
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __repr__(self) -> str:
         """Show the class, and the settings that are not the defaults."""

@@ -21,7 +21,7 @@ from .baselines import (
     RevealedContext,
     StaticAgent,
 )
-from .dqn import DQNAgent, Encoder, LastItems, OneHot, Plain
+from .dqn import DQNAgent, Encoder, LastItems, OneHot
 from .ensembles import EnsembleAgent, MCDropoutAgent
 from .guards import GuardedAgent
 from .hybrid import HybridLinUCBAgent
@@ -55,7 +55,6 @@ __all__ = [
     "NeuralUCBAgent",
     "OneHot",
     "OracleAgent",
-    "Plain",
     "QLearningAgent",
     "RandomAgent",
     "RevealedContext",

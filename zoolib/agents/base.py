@@ -122,7 +122,7 @@ class Agent(Stateful):
     A subclass adds `scores`; if scores are random, also `draws`; and if it learns, `learn`. It lists in
     `_learns` the attributes that change, and keeps each argument of its constructor as an attribute of the
     same name: `repr`, `state` and `save` rely on both. The library's agents are dataclasses, so they
-    inherit their settings; `__post_init__` checks them.
+    inherit their settings, each declared with its check.
 
     Parameters
     ----------
@@ -163,8 +163,14 @@ class Agent(Stateful):
         # The index of all worlds, placed before the index of an arm; empty without a worlds axis.
         self._worlds = () if n_worlds is None else (np.arange(self.n_worlds),)
         self._shape = (*map(len, self._worlds), self.n_arms)
-        self.n_features = n_features
+        self.n_features = (
+            None if n_features is None else as_size("n_features", n_features)
+        )
         self.reseed(seed)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        Agent.__init__(self, self.n_arms, self.n_worlds, self.seed, self.n_features)
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
         """Restart the random numbers: one seed, or one for each world."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,12 +24,14 @@ with needed_by(__name__):
 from zoolib._support.checks import (
     Seed,
     as_array,
+    as_flag,
     as_ids,
     as_positive,
     as_probability,
     as_seeds,
     as_size,
 )
+from zoolib._support.settings import each, optional, setting
 from zoolib._support.state import Stateful
 from zoolib.agents.neural import finite, undone_on_failure
 from zoolib.agents.tabular import SessionAgent
@@ -75,29 +78,13 @@ class Encoder(Stateful, nn.Module):
 
 
 @dataclass(eq=False, repr=False)
-class Plain(Encoder):
-    """Real numbers, each divided by its scale: a network learns faster from numbers of similar size."""
-
-    scale: Sequence[float]
-
-    def __post_init__(self) -> None:
-        self.scale = tuple(as_positive("scale", one) for one in self.scale)
-        super().__init__(len(self.scale), len(self.scale))
-        self._factor = 1 / np.array(self.scale, np.float32)
-
-    def evaluate(self, observation: NDArray) -> NDArray:
-        """Return the numbers."""
-        return observation * self._factor
-
-
-@dataclass(eq=False, repr=False)
 class OneHot(Encoder):
     """Whole numbers, each as a one-hot vector; number j is one of 0 … sizes[j] - 1."""
 
-    sizes: Sequence[int]
+    sizes: Sequence[int] = setting(each(as_size))
 
     def __post_init__(self) -> None:
-        self.sizes = tuple(as_size("sizes", size) for size in self.sizes)
+        super().__post_init__()
         super().__init__(len(self.sizes), sum(self.sizes), self.sizes)
         self._first = np.cumsum(self.sizes) - self.sizes
 
@@ -116,14 +103,13 @@ class LastItems(Encoder):
     each was clicked. Features are the items' vectors, the persona as a one-hot vector, and the clicks.
     """
 
-    n_items: int = 10
-    n_last: int = 5
-    n_personas: int = 4
-    dim: int = 8
+    n_items: int = setting(as_size, 10)
+    n_last: int = setting(as_size, 5)
+    n_personas: int = setting(as_size, 4)
+    dim: int = setting(as_size, 8)
 
     def __post_init__(self) -> None:
-        for name in ("n_items", "n_last", "n_personas", "dim"):
-            setattr(self, name, as_size(name, getattr(self, name)))
+        super().__post_init__()
         n = self.n_last
         sizes = (self.n_personas, *[self.n_items + 1] * n, *[2] * n)
         super().__init__(len(sizes), n * (self.dim + 1) + self.n_personas, sizes)
@@ -223,7 +209,7 @@ class DQNAgent(SessionAgent):
     n_actions : int
         Number K of actions.
     encoder : Encoder
-        Maps observations to features: `OneHot`, `LastItems`, `Plain` or another encoder.
+        Maps observations to features: `OneHot`, `LastItems` or another encoder.
     n_worlds : int, optional
         Number of worlds W played in step.
     hidden : sequence of int, default (64, 64)
@@ -264,23 +250,23 @@ class DQNAgent(SessionAgent):
     (3, 2)
     """
 
-    n_actions: int
+    n_actions: int = setting(as_size)
     encoder: Encoder
-    n_worlds: int | None = None
+    n_worlds: int | None = setting(optional(as_size), None)
     _: KW_ONLY
-    hidden: Sequence[int] = (64, 64)
-    discount: float = 0.99
-    n_step: int = 1
-    double: bool = True
-    target_every: int | None = 500
-    replay: bool = True
-    batch_size: int = 32
-    buffer_size: int = 10_000
-    learning_rate: float = 0.001
-    learning_starts: int = 100
-    train_every: int = 4
-    epsilon_end: float = 0.05
-    epsilon_steps: int = 10_000
+    hidden: Sequence[int] = setting(each(as_size), (64, 64))
+    discount: float = setting(as_probability, 0.99)
+    n_step: int = setting(as_size, 1)
+    double: bool = setting(as_flag, True)
+    target_every: int | None = setting(optional(as_size), 500)
+    replay: bool = setting(as_flag, True)
+    batch_size: int = setting(as_size, 32)
+    buffer_size: int = setting(as_size, 10_000)
+    learning_rate: float = setting(as_positive, 0.001)
+    learning_starts: int = setting(partial(as_size, least=0), 100)
+    train_every: int = setting(as_size, 4)
+    epsilon_end: float = setting(as_probability, 0.05)
+    epsilon_steps: int = setting(as_size, 10_000)
     seed: Seed | Sequence[Seed] = 0
 
     n_updates = 0
@@ -289,17 +275,7 @@ class DQNAgent(SessionAgent):
     def __post_init__(self) -> None:
         if not isinstance(self.encoder, Encoder):
             raise TypeError(f"encoder must be an Encoder: got {self.encoder!r:.100}")
-        sizes = ["n_actions", "n_step", "batch_size", "buffer_size", "train_every"]
-        sizes += ["epsilon_steps", *["target_every"] * (self.target_every is not None)]
-        self._check(
-            {
-                as_size: sizes,
-                as_probability: ["discount", "epsilon_end"],
-                as_positive: ["learning_rate"],
-            }
-        )
-        self.learning_starts = as_size("learning_starts", self.learning_starts, least=0)
-        self.hidden = tuple(as_size("hidden", width) for width in self.hidden)
+        super().__post_init__()
         if self.buffer_size < self.batch_size:
             raise ValueError(
                 f"buffer_size must be at least batch_size={self.batch_size}: got {self.buffer_size}"

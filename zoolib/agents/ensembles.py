@@ -25,9 +25,10 @@ with needed_by(__name__):
     import torch
     from torch import Tensor
 
-from zoolib._support.checks import Seed, as_probability, as_size
+from zoolib._support.checks import Seed, as_share, as_size
 from zoolib._support.generators import stream
-from zoolib.agents.neural import NeuralAgent, of_arm
+from zoolib._support.settings import setting
+from zoolib.agents.neural import NeuralAgent, as_policy, of_arm
 from zoolib.models.networks import MLP, Generators
 from zoolib.models.replay import ReplayBuffer
 
@@ -69,12 +70,8 @@ class EnsembleAgent(NeuralAgent):
     _learns = ("_counters",)
 
     _: KW_ONLY
-    n_members: int = 10
-    policy: str = "ucb"
-
-    def __post_init__(self) -> None:
-        self.n_members = as_size("n_members", self.n_members)
-        super().__post_init__()
+    n_members: int = setting(as_size, 10)
+    policy: str = setting(as_policy, "ucb")
 
     def make_network(self, generators: Generators) -> MLP:
         """Return the networks of all members; each world's generator draws its members in order."""
@@ -159,18 +156,14 @@ class MCDropoutAgent(NeuralAgent):
     _learns = ("_decides", "_trains")
 
     _: KW_ONLY
-    dropout: float = 0.1
-    n_masks: int = 20
-    policy: str = "ucb"
+    dropout: float = setting(as_share, 0.1)
+    n_masks: int = setting(as_size, 20)
+    policy: str = setting(as_policy, "ucb")
 
     def __post_init__(self) -> None:
-        self.dropout = as_probability("dropout", self.dropout)
-        if self.dropout == 1:
-            raise ValueError(f"dropout must lie in [0, 1): got {self.dropout}")
-        self.n_masks = as_size("n_masks", self.n_masks)
+        super().__post_init__()
         if len(self.hidden) == 0:
             raise ValueError("hidden must have a layer whose units drop out: got none")
-        super().__post_init__()
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
         """Restart the random numbers, masks included; before the first update, new initial weights too."""

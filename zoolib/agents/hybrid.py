@@ -13,7 +13,8 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._support.checks import Seed, as_ids, as_not_negative, as_size
+from zoolib._support.checks import Seed, as_ids, as_not_negative, as_positive, as_size
+from zoolib._support.settings import optional, setting
 from zoolib.agents.base import Agent, Context
 from zoolib.models.posterior import RidgePosterior
 
@@ -64,26 +65,23 @@ class HybridLinUCBAgent(Agent):
     shared = True  # some of the weights
 
     n_arms: int | Sequence[Hashable]
-    n_features: int
+    n_features: int = setting(as_size)
     own: Sequence[int]
-    alpha: float = 1.0
-    ridge: float = 1.0
-    n_worlds: int | None = None
+    alpha: float = setting(as_not_negative, 1.0)
+    ridge: float = setting(as_positive, 1.0)
+    n_worlds: int | None = setting(optional(as_size), None)
     _: KW_ONLY
     seed: Seed | Sequence[Seed] = 0
 
     def __post_init__(self) -> None:
-        n_features = as_size("n_features", self.n_features)
-        super().__init__(self.n_arms, self.n_worlds, self.seed, n_features)
-        self.own = as_ids("own", self.own, n_features).copy()
+        super().__post_init__()
+        self.own = as_ids("own", self.own, self.n_features).copy()
         if not (self.own.ndim == 1 and len(np.unique(self.own)) == self.own.size > 0):
             raise ValueError(
                 f"own must name different columns: got {self.own.tolist()}"
             )
-        self.alpha = as_not_negative("alpha", self.alpha)
-        self.common = RidgePosterior(n_features, self.ridge, self._shape[:-1])
+        self.common = RidgePosterior(self.n_features, self.ridge, self._shape[:-1])
         self.single = RidgePosterior(len(self.own), self.ridge, self._shape)
-        self.ridge = self.common.ridge
         self.C = np.zeros((*self._shape, len(self.own), self.n_features))
 
     def scores(self, context: Context) -> NDArray[np.float64]:

@@ -19,13 +19,15 @@ from scipy.special import expit
 
 from zoolib._support.checks import (
     Seed,
+    as_flag,
     as_ids,
     as_not_negative,
-    as_one_of,
+    as_positive,
     as_probability,
     as_rate,
     as_size,
 )
+from zoolib._support.settings import one_of, optional, setting
 from zoolib._support.tables import column_labels
 from zoolib.agents.base import Agent, Context
 from zoolib.models.posterior import RidgePosterior
@@ -72,34 +74,26 @@ class LinearAgent(Agent):
     _retired = ("dtype",)
 
     n_arms: int | Sequence[Hashable]
-    n_features: int
+    n_features: int = setting(as_size)
     alpha: float = field(default=0.0, init=False)  # used by subclasses
-    ridge: float = 1.0
-    n_worlds: int | None = None
+    ridge: float = setting(as_positive, 1.0)
+    n_worlds: int | None = setting(optional(as_size), None)
     _: KW_ONLY
-    shared: bool = False
-    discount: float = 1.0
-    window: int | None = None
-    link: str = "identity"
+    shared: bool = setting(as_flag, False)
+    discount: float = setting(as_rate, 1.0)
+    window: int | None = setting(optional(as_size), None)
+    link: str = setting(one_of("identity", "logit"), "identity")
     seed: Seed | Sequence[Seed] = 0
 
     def __post_init__(self) -> None:
-        n_features = as_size("n_features", self.n_features)
-        super().__init__(self.n_arms, self.n_worlds, self.seed, n_features)
-        self.alpha = as_not_negative("alpha", self.alpha)
-        self.discount = as_rate("discount", self.discount)
-        if self.window is not None:
-            self.window = as_size("window", self.window)
-            if self.discount < 1:
-                raise ValueError(
-                    "choose one way to forget: "
-                    f"got discount={self.discount} and window={self.window}"
-                )
-        self.link = as_one_of("link", self.link, ("identity", "logit"))
-        self.shared = bool(self.shared)
+        super().__post_init__()
+        if self.window is not None and self.discount < 1:
+            raise ValueError(
+                "choose one way to forget: "
+                f"got discount={self.discount} and window={self.window}"
+            )
         shape = self._shape[:-1] if self.shared else self._shape
-        self.posterior = RidgePosterior(n_features, self.ridge, shape)
-        self.ridge = self.posterior.ridge
+        self.posterior = RidgePosterior(self.n_features, self.ridge, shape)
         lead = (self.window or 0, *self._shape[:-1])
         # The last rows, column by column: each step overwrites the oldest.
         self._recent = {
@@ -309,7 +303,7 @@ class LinUCBAgent(LinearAgent):
     0
     """
 
-    alpha: float = 1.0
+    alpha: float = setting(as_not_negative, 1.0)
 
     def scores(self, context: Context) -> NDArray:
         """Return the upper confidence bounds, shape (n_arms,) or (W, n_arms)."""
@@ -339,7 +333,7 @@ class LinTSAgent(LinearAgent):
     True
     """
 
-    alpha: float = 1.0
+    alpha: float = setting(as_not_negative, 1.0)
 
     def scores(self, context: Context) -> NDArray:
         """Return predictions with weights drawn from the posterior, shape (n_arms,) or (W, n_arms)."""
@@ -374,13 +368,9 @@ class EpsilonGreedyAgent(LinearAgent):
         As for `LinearAgent`.
     """
 
-    ridge: float = field(default=1.0, kw_only=True)
-    n_worlds: int | None = field(default=None, kw_only=True)
-    epsilon: float = 0.1  # the third positional argument
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.epsilon = as_probability("epsilon", self.epsilon)
+    ridge: float = setting(as_positive, 1.0, kw_only=True)
+    n_worlds: int | None = setting(optional(as_size), None, kw_only=True)
+    epsilon: float = setting(as_probability, 0.1)  # the third positional argument
 
     def choose(self, context: Context) -> int | NDArray[np.int64]:
         """Choose the best arm or, with probability `epsilon`, any arm."""

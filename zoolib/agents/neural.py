@@ -23,17 +23,27 @@ with needed_by(__name__):
 
 from zoolib._support.checks import (
     Seed,
+    as_flag,
     as_not_negative,
-    as_one_of,
     as_positive,
     as_seeds,
     as_size,
 )
+from zoolib._support.settings import each, one_of, optional, setting
 from zoolib.agents.base import Agent, Context
 from zoolib.models.networks import MLP, SGD, Adam, Generators, descend, seeded
 from zoolib.models.replay import ReplayBuffer
 
 OPTIMISERS = {"adam": Adam, "sgd": SGD}
+as_policy = one_of("ucb", "thompson")
+
+
+def as_precision(name: str, value: DTypeLike) -> np.dtype:
+    """Return `value` as the type of numbers of single or double precision."""
+    dtype = np.dtype(value)
+    if dtype not in (np.float32, np.float64):
+        raise TypeError(f"{name} must be float32 or float64: got {dtype}")
+    return dtype
 
 
 @dataclass(eq=False, repr=False)
@@ -85,50 +95,32 @@ class NeuralAgent(Agent):
     """
 
     n_arms: int | Sequence[Hashable]
-    n_features: int
-    alpha: float = 1.0
+    n_features: int = setting(as_size)
+    alpha: float = setting(as_not_negative, 1.0)
     _: KW_ONLY
-    n_worlds: int | None = None
-    shared: bool = True
-    hidden: Sequence[int] = (64,)
+    n_worlds: int | None = setting(optional(as_size), None)
+    shared: bool = setting(as_flag, True)
+    hidden: Sequence[int] = setting(each(as_size), (64,))
     policy: str = field(default="ucb", init=False)  # or "thompson" in subclasses
-    train_every: int | None = 50
-    n_batches: int = 1
-    batch_size: int = 64
-    buffer_size: int = 10_000
-    learning_rate: float = 0.01
-    optimiser: str = "adam"
+    train_every: int | None = setting(optional(as_size), 50)
+    n_batches: int = setting(as_size, 1)
+    batch_size: int = setting(as_size, 64)
+    buffer_size: int = setting(as_size, 10_000)
+    learning_rate: float = setting(as_positive, 0.01)
+    optimiser: str = setting(one_of(*OPTIMISERS), "adam")
     seed: Seed | Sequence[Seed] = 0
     network_seed: Seed | Sequence[Seed] | None = None
-    dtype: DTypeLike = np.float32
+    dtype: DTypeLike = setting(as_precision, np.float32)
 
     n_updates = 0
     _learns = ("_weights", "memory", "n_updates")
 
     def __post_init__(self) -> None:
-        self.alpha, self.shared = (
-            as_not_negative("alpha", self.alpha),
-            bool(self.shared),
-        )
-        self.hidden = tuple(as_size("hidden", width) for width in self.hidden)
-        self.policy = as_one_of("policy", self.policy, ("ucb", "thompson"))
-        if self.train_every is not None:
-            self.train_every = as_size("train_every", self.train_every)
-        for name in ("n_features", "n_batches", "batch_size", "buffer_size"):
-            setattr(self, name, as_size(name, getattr(self, name)))
+        super().__post_init__()
         if self.buffer_size < self.batch_size:
             raise ValueError(
                 f"buffer_size must be at least batch_size={self.batch_size}: got {self.buffer_size}"
             )
-        self.learning_rate = as_positive("learning_rate", self.learning_rate)
-        self.optimiser = as_one_of("optimiser", self.optimiser, OPTIMISERS)
-        self.dtype = np.dtype(self.dtype)
-        if self.dtype not in (np.float32, np.float64):
-            raise TypeError(f"dtype must be float32 or float64: got {self.dtype}")
-        if self.network_seed is not None:
-            seeds = as_seeds("network_seed", self.network_seed, self.n_worlds)
-            self.network_seed = seeds
-        super().__init__(self.n_arms, self.n_worlds, self.seed, self.n_features)
         # Assume that all arms have equal features until a context shows otherwise.
         self._alike = self._group(np.zeros((*self._shape, 1)))
 
@@ -157,7 +149,10 @@ class NeuralAgent(Agent):
 
     def begin(self, seed: Seed | Sequence[Seed]) -> None:
         """Draw the initial weights, and empty the memory."""
-        seeds = self.network_seed or as_seeds("seed", seed, self.n_worlds)
+        seeds = as_seeds("seed", seed, self.n_worlds)
+        if self.network_seed is not None:
+            seeds = as_seeds("network_seed", self.network_seed, self.n_worlds)
+            self.network_seed = seeds
         generators = seeded(seeds[0] if self.n_worlds is None else seeds)
         self.network = self.make_network(generators).to(getattr(torch, self.dtype.name))
         parameters = list(self.network.parameters())

@@ -20,9 +20,22 @@ with needed_by(__name__):
     import torch
     from torch import Tensor, nn
 
-from zoolib._support.checks import as_array, as_one_of, as_rate, as_size
+from zoolib._support.checks import (
+    as_array,
+    as_flag,
+    as_not_negative,
+    as_positive,
+    as_rate,
+    as_size,
+)
+from zoolib._support.settings import one_of, optional, setting
 from zoolib.agents.base import Context
-from zoolib.agents.neural import NeuralAgent, finite, undone_on_failure
+from zoolib.agents.neural import (
+    NeuralAgent,
+    as_policy,
+    finite,
+    undone_on_failure,
+)
 from zoolib.models.networks import MLP, Generators
 from zoolib.models.posterior import RidgePosterior
 
@@ -102,36 +115,31 @@ class NeuralLinearAgent(NeuralAgent):
 
     _learns = ("posterior",)
 
-    alpha: float = 0.3
+    alpha: float = setting(as_not_negative, 0.3)
     _: KW_ONLY
-    ridge: float = 1.0
-    embedding_dim: int = 32
-    head: str = "explicit"
-    joined: bool = False
-    rebuild: bool = False
-    window: int | None = None
-    discount: float = 1.0
-    policy: str = "ucb"
+    ridge: float = setting(as_positive, 1.0)
+    embedding_dim: int = setting(as_size, 32)
+    head: str = setting(one_of("explicit", "posterior"), "explicit")
+    joined: bool = setting(as_flag, False)
+    rebuild: bool = setting(as_flag, False)
+    window: int | None = setting(optional(as_size), None)
+    discount: float = setting(as_rate, 1.0)
+    policy: str = setting(as_policy, "ucb")
 
     def __post_init__(self) -> None:
-        self.embedding_dim = as_size("embedding_dim", self.embedding_dim)
-        self.head = as_one_of("head", self.head, ("explicit", "posterior"))
-        self.joined, self.rebuild = bool(self.joined), bool(self.rebuild)
-        self.discount = as_rate("discount", self.discount)
         super().__post_init__()
-        if self.window is not None:
-            self.window = as_size("window", self.window)
-            if not (self.rebuild and self.window <= self.buffer_size):
-                raise ValueError(
-                    f"window must go with rebuild=True and be at most buffer_size={self.buffer_size}: "
-                    f"got window={self.window}, rebuild={self.rebuild}"
-                )
+        if self.window is not None and not (
+            self.rebuild and self.window <= self.buffer_size
+        ):
+            raise ValueError(
+                f"window must go with rebuild=True and be at most buffer_size={self.buffer_size}: "
+                f"got window={self.window}, rebuild={self.rebuild}"
+            )
         width = self.embedding_dim + (self.n_features if self.joined else 0)
         if not self.shared and self.head != "explicit":
             raise ValueError('head must be "explicit" where each arm has its own')
         shape = self._shape[:-1] if self.shared else self._shape
         self.posterior = RidgePosterior(width, self.ridge, shape)
-        self.ridge = self.posterior.ridge
 
     def make_network(self, generators: Generators) -> EmbeddingWithHead:
         """Return a new network, its weights drawn by these generators."""

@@ -23,7 +23,8 @@ with needed_by(__name__):
     from torch import Tensor, nn
     from torch.func import functional_call, grad, vmap
 
-from zoolib._support.checks import Seed, as_one_of, as_positive
+from zoolib._support.checks import Seed, as_not_negative, as_positive
+from zoolib._support.settings import one_of, setting
 from zoolib.agents.neural import NeuralAgent
 from zoolib.models.networks import MLP
 
@@ -266,18 +267,12 @@ class NeuralUCBAgent(NeuralAgent):
 
     _learns = ("_uncertainty",)
 
-    alpha: float = 0.1
+    alpha: float = setting(as_not_negative, 0.1)
     shared: bool = field(default=True, init=False)
     _: KW_ONLY
-    ridge: float = 1.0
-    jacobian: str = "closed"
-    inverse: str = "updated"
-
-    def __post_init__(self) -> None:
-        self.ridge = as_positive("ridge", self.ridge)
-        self.jacobian = as_one_of("jacobian", self.jacobian, JACOBIANS)
-        self.inverse = as_one_of("inverse", self.inverse, INVERSES)
-        super().__post_init__()
+    ridge: float = setting(as_positive, 1.0)
+    jacobian: str = setting(one_of(*JACOBIANS), "closed")
+    inverse: str = setting(one_of(*INVERSES), "updated")
 
     @property
     def n_parameters(self) -> int:

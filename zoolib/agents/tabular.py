@@ -6,7 +6,7 @@ plus the value of the next state (0 after the end of a session). See the chapter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
@@ -24,6 +24,7 @@ from zoolib._support.checks import (
     as_size,
 )
 from zoolib._support.generators import Uniforms
+from zoolib._support.settings import optional, setting
 from zoolib._support.state import Stateful
 from zoolib.agents.policies import greedy, pick
 
@@ -37,13 +38,8 @@ class SessionAgent(Stateful):
 
     _learns = ("_uniforms",)
 
-    def _check(self, settings: Mapping[Callable, Sequence[str]]) -> None:
-        """Check settings, each by its check, and the number of worlds."""
-        if self.n_worlds is not None:
-            settings = {**settings, as_size: [*settings[as_size], "n_worlds"]}
-        for check, names in settings.items():
-            for name in names:
-                setattr(self, name, check(name, getattr(self, name)))
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._lead = () if self.n_worlds is None else (self.n_worlds,)
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
@@ -132,26 +128,19 @@ class QLearningAgent(SessionAgent):
 
     _learns = ("_q", "_n")
 
-    n_states: int
-    n_actions: int
+    n_states: int = setting(as_size)
+    n_actions: int = setting(as_size)
     _: KW_ONLY
-    discount: float = 1.0
-    epsilon: float = 1.0
-    fade: float = 500.0
-    step_size: float = 1.0
-    power: float = 0.8
-    n_worlds: int | None = None
+    discount: float = setting(as_probability, 1.0)
+    epsilon: float = setting(as_probability, 1.0)
+    fade: float = setting(as_positive, 500.0)
+    step_size: float = setting(as_rate, 1.0)
+    power: float = setting(as_probability, 0.8)
+    n_worlds: int | None = setting(optional(as_size), None)
     seed: Seed | Sequence[Seed] = 0
 
     def __post_init__(self) -> None:
-        self._check(
-            {
-                as_size: ("n_states", "n_actions"),
-                as_probability: ("discount", "epsilon", "power"),
-                as_positive: ("fade",),
-                as_rate: ("step_size",),
-            }
-        )
+        super().__post_init__()
         # One extra state, of value 0, in which the session is over.
         shape = (*self._lead, self.n_states + 1, self.n_actions)
         self._q, self._n = np.zeros(shape), np.zeros(shape, np.int64)

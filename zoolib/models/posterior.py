@@ -15,6 +15,8 @@ and W worlds of them ``(W, K, d, d)``. The formulas do not change.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -25,6 +27,7 @@ from zoolib._support.checks import (
     as_rate,
     as_size,
 )
+from zoolib._support.settings import each, setting
 from zoolib._support.state import Stateful
 
 # Rounding errors in A⁻¹ are largest after a row that changes A a lot, and they add up. So A⁻¹ is recomputed
@@ -42,6 +45,7 @@ _PRIOR = ("_prior", "_prior_ridge", "_prior_mean", "_factor")
 At = tuple[ArrayLike, ...]  # an index into the leading axes
 
 
+@dataclass(eq=False, repr=False)
 class RidgePosterior(Stateful):
     r"""Ridge regression, one row at a time, for one model or for many at once.
 
@@ -68,15 +72,13 @@ class RidgePosterior(Stateful):
     _learns = (*_LEARNT, *_PRIOR, "_n_updates")
     _retired = ("dtype",)
 
-    def __init__(
-        self,
-        n_features: int,
-        ridge: float = 1.0,
-        shape: tuple[int, ...] = (),
-    ) -> None:
-        self.n_features = d = as_size("n_features", n_features)
-        self.ridge = as_positive("ridge", ridge)
-        self.shape = shape = tuple(as_size("shape", n) for n in shape)
+    n_features: int = setting(as_size)
+    ridge: float = setting(as_positive, 1.0)
+    shape: tuple[int, ...] = setting(each(as_size), ())
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        shape, d = self.shape, self.n_features
         # The ridge and mean of each posterior's prior.
         self._prior_ridge = np.full(shape, self.ridge)
         self._prior_mean = np.zeros((*shape, d))

@@ -11,6 +11,7 @@ from zoolib._support.checks import (
     as_rate,
     as_size,
 )
+from zoolib._support.settings import check_settings, setting
 
 
 @dataclass(frozen=True)
@@ -46,24 +47,18 @@ class Settings:
         Effective number of logged events that a validation must rest on.
     """
 
-    n_draws: int = 100
-    floor: float = 0.02
-    snapshot_every: int = 500
-    attribution: float = 3_600.0
-    deadline: float = 1.0
-    latency_limit: float = 0.010
-    patience: int = 3
-    pause: float = 30.0
-    guard_level: float = 0.01
-    guard_visits: int = 500
-    min_sample: float = 100.0
+    n_draws: int = setting(as_size, 100)
+    # Without a floor an arm could be impossible, and no log would say what it is worth.
+    floor: float = setting(as_rate, 0.02)
+    snapshot_every: int = setting(as_size, 500)
+    attribution: float = setting(as_positive, 3_600.0)
+    deadline: float = setting(as_positive, 1.0)
+    latency_limit: float = setting(as_positive, 0.010)
+    patience: int = setting(as_size, 3)
+    pause: float = setting(as_positive, 30.0)
+    guard_level: float = setting(as_level, 0.01)
+    guard_visits: int = setting(as_size, 500)
+    min_sample: float = setting(as_not_negative, 100.0)
 
     def __post_init__(self) -> None:
-        for name in ("n_draws", "snapshot_every", "patience", "guard_visits"):
-            as_size(name, getattr(self, name))
-        for name in ("attribution", "deadline", "latency_limit", "pause"):
-            as_positive(name, getattr(self, name))
-        as_not_negative("min_sample", self.min_sample)
-        # Without a floor an arm could be impossible, and no log would say what it is worth.
-        as_rate("floor", self.floor)
-        as_level("guard_level", self.guard_level)
+        check_settings(self)
