@@ -637,14 +637,3 @@ def test_a_log_comes_from_a_table_and_goes_back():
 def test_a_table_that_is_no_log_is_refused(change, options, error, words):
     with pytest.raises(error, match=words):
         offpolicy.Log.from_frame(FRAME.assign(**change), **COLUMNS | options)
-
-
-def test_a_history_is_a_table_too():
-    history = run_experiment({"chance": RandomAgent(50)}, [4, 2], 5, progress=False)
-    table = history.to_frame()
-    assert len(table) == 10
-    assert table["seed"].tolist() == [4] * 5 + [2] * 5
-    row = table.iloc[7]
-    assert row["arm"] == history.arm[0, 1, 2]
-    assert row["persona"] == history.personas[history.persona[1, 2]]
-    assert row["optimal_reward"] == history.optimal_reward[0, 1, 2]

@@ -26,7 +26,6 @@ NAMES = {
         NeuralLinearAgent NeuralUCBAgent
         TrainingHistory gauntlet pick_device static_choices static_recommenders train_recommender""",
     "plots": "plots",
-    "sessions": "SessionEnv",
     "sweeps": "Sweep sweep",
 }
 MODULES = {
@@ -34,7 +33,6 @@ MODULES = {
         models.networks models.recommender""",
     "plots": "book.plots",
     "retrieval": "models.retrieval",
-    "sessions": "world.environment",
     "sweeps": "experiments.sweeps",
 }
 # Other lines of code that do, and whom the error names.
@@ -59,7 +57,6 @@ FIRST = {
     "neural": "PyTorch",
     "plots": "Matplotlib",
     "retrieval": "Faiss",
-    "sessions": "Gymnasium",
     "sweeps": "cloudpickle",
 }
 

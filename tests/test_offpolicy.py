@@ -132,15 +132,6 @@ def test_a_log_takes_extremes_that_are_allowed():
         assert log.version.dtype.kind in "Ui"
 
 
-def test_rows_of_another_version_are_refused_and_the_first_is_named():
-    with pytest.raises(ValueError, match="version must be 3: got 4 in row 2"):
-        log_with().of_version(3)
-    with pytest.raises(ValueError, match="version must be 'b': got a in row 0"):
-        log_with(version=list("abbb")).of_version("b")
-    same = log_with(version=9)
-    assert same.of_version(9) is same
-
-
 # What else is refused
 
 

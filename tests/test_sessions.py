@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from zoolib import SessionEnv, SessionSimulator, best_on_last_category
+from zoolib import SessionSimulator, best_on_last_category
 from zoolib.world import sessions
 from zoolib.world.sessions import (
     COMPANIONS,
@@ -233,32 +233,11 @@ def test_the_best_programme_lies_between_the_best_click_and_the_best_session():
     assert best < process.value(process.optimal_q().argmax(axis=1))
 
 
-@pytest.mark.parametrize("hidden", [False, True])
-def test_gymnasiums_own_checker_is_content(hidden):
-    from gymnasium.utils.env_checker import check_env
-
-    check_env(SessionEnv(seed=3, hidden=hidden), skip_render_check=True)
-
-
-def test_the_environment_is_the_simulator():
-    env, shop = SessionEnv(seed=8), SessionSimulator(seed=8)
-    observation, _ = env.reset(seed=9)
-    shop.reseed(9)
-    assert np.array_equal(observation, shop.reset())
-    ended = False
-    while not ended:
-        observation, reward, ended, cut, _ = env.step(3)
-        theirs = shop.step(3)
-        assert np.array_equal(observation, theirs[0])
-        assert (reward, ended, cut) == (*theirs[1:], False)
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [
         (lambda: SessionSimulator(12), "n_products must be a multiple of 10: got 12"),
         (lambda: SessionSimulator(carry_over=1.2), r"carry_over must lie in \[0, 1\]"),
-        (lambda: SessionEnv(seed=[1, 2]), r"seed must be one seed, of one world"),
         (lambda: SessionSimulator().step(10), "product must lie in 0 … 9: got 10"),
         (
             lambda: SessionSimulator(seed=[1, 2]).step(0),

@@ -184,3 +184,31 @@ def test_every_agent_declares_its_settings():
 def test_settings_that_do_not_go_together_are_refused(make, words):
     with pytest.raises((TypeError, ValueError), match=words):
         make()
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda no: zoolib.ZooplusSimulator(rich=no), "rich"),
+        (lambda no: zoolib.SessionSimulator(hidden=no), "hidden"),
+        (lambda no: zoolib.FeatureEngineer(SHOP, interactions=no), "interactions"),
+        (lambda no: zoolib.FeatureEngineer(SHOP, personas=no), "personas"),
+        (lambda no: played(repeats=no), "repeats"),
+        (lambda no: played(progress=no), "progress"),
+        (
+            lambda no: zoolib.monitoring.window_for(0.4, 0.1, 0.1, two_sided=no),
+            "two_sided",
+        ),
+    ],
+)
+@pytest.mark.parametrize("no", ["False", 0, None])
+def test_flags_of_the_library_are_flags(call, name, no):
+    with pytest.raises(TypeError, match=f"{name} must be True or False: got {no!r}"):
+        call(no)
+
+
+SHOP = zoolib.ZooplusSimulator(n_users=5)
+
+
+def played(**flags):
+    return zoolib.run_experiment({"chance": zoolib.RandomAgent(50)}, [1], 3, **flags)

@@ -71,7 +71,6 @@ from .models.recommender import (
     static_recommenders,
     train_recommender,
 )
-from .world.environment import SessionEnv
 from .world.features import FeatureEngineer
 from .world.mdp import DecisionProcess
 from .world.sessions import SessionSimulator, best_on_last_category
@@ -119,7 +118,6 @@ __all__ = [
     "RevealedContext",
     "RidgePosterior",
     "SarsaAgent",
-    "SessionEnv",
     "SessionHistory",
     "SessionSimulator",
     "StaticAgent",

@@ -49,7 +49,6 @@ EXPECTED = {
     "feedback loop": "static-recommender",
     "further reading": "reading-on",
     "guardrail": "production",
-    "Gymnasium": "sessions",
     "hybrid": "practice",
     "hyperparameter": "glossary",
     "install": "quickstart",

@@ -16,7 +16,6 @@ EXTRAS = {
     "seaborn": ("seaborn", "plots"),
     "joblib": ("joblib", "sweeps"),
     "cloudpickle": ("cloudpickle", "sweeps"),
-    "gymnasium": ("Gymnasium", "sessions"),
     "IPython": ("IPython", "book"),
 }
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from zoolib._support.checks import as_ids, as_size
+from zoolib._support.checks import as_flag, as_ids, as_size
 from zoolib._support.generators import stream
 from zoolib._support.progress import progress_bar
 from zoolib._support.threads import one_thread
@@ -73,7 +73,7 @@ def run_experiment(
         After Ctrl-C, it holds the steps that all agents have finished; stderr reports their number.
     """
     seeds = check_seeds(seeds)
-    if not repeats:
+    if not as_flag("repeats", repeats):
         refuse_repeats("seeds without repeats=True", seeds)
     worlds = [make_world(seed=seed) for seed in seeds]
     n_steps, shocks = check_events(n_steps, shocks, churn, worlds[0])

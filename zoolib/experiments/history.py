@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zoolib._support.checks import as_one_of
 from zoolib.world.simulator import Churn, MarketShock
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -66,24 +62,6 @@ class History:
     def index(self, agent: str) -> int:
         """Return the position of an agent on the first axis; raise if there is no such agent."""
         return self.agents.index(as_one_of("agent", agent, self.agents))
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return a table with a row for each agent, world and step, and a column for each array."""
-        import pandas as pd  # only for those who want a table
-
-        agent, world, step = np.indices(self.reward.shape)
-        columns = {"agent": np.array(self.agents, object)[agent.ravel()]}
-        columns["seed"] = np.array(self.seeds)[world.ravel()]
-        columns["step"] = step.ravel()
-        shared = {
-            "user": self.user,
-            "persona": np.array(self.personas, object)[self.persona],
-        }
-        for name, array in shared.items():  # the same for all agents
-            columns[name] = np.broadcast_to(array, self.reward.shape).ravel()
-        for name in ("arm", "reward", "expected_reward", "optimal_reward"):
-            columns[name] = getattr(self, name).ravel()
-        return pd.DataFrame(columns)
 
     def __repr__(self) -> str:
         worlds = f"{len(self.seeds)} worlds, {self.n_steps:,} steps"

@@ -6,6 +6,7 @@ import numpy as np
 from scipy import stats
 
 from zoolib._support.checks import (
+    as_flag,
     as_level,
     as_positive,
     as_probability,
@@ -77,7 +78,7 @@ def window_for(
     if p == q:
         raise ValueError(f"after must differ from before = {before}: got {after}")
     rate, share = as_positive("false_alarms", false_alarms), as_rate("share", share)
-    cells = as_size("n_cells", n_cells) * (2 if two_sided else 1)
+    cells = as_size("n_cells", n_cells) * (2 if as_flag("two_sided", two_sided) else 1)
     per_m = 0 if reference is None else 1 / as_size("reference", reference)
     beta = stats.norm.ppf(as_level("power", power))
     window = np.arange(1, min(int(PER_EVENTS / rate), _LONGEST) + 1)

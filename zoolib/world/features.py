@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._support.checks import as_ids
+from zoolib._support.checks import as_flag, as_ids
 from zoolib.world.simulator import QUALITIES, WISHES, ZooplusSimulator
 
 
@@ -54,7 +54,8 @@ class FeatureEngineer:
         interactions: bool = False,
         personas: bool = True,
     ) -> None:
-        self.interactions, self.personas = bool(interactions), bool(personas)
+        self.interactions = as_flag("interactions", interactions)
+        self.personas = as_flag("personas", personas)
         if self.interactions and not self.personas:
             raise ValueError("interactions need personas: got personas=False")
         self._single = isinstance(world, ZooplusSimulator)

@@ -12,7 +12,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._support.checks import Seed, as_ids, as_probability, as_seed, as_size
+from zoolib._support.checks import (
+    Seed,
+    as_flag,
+    as_ids,
+    as_probability,
+    as_seed,
+    as_size,
+)
 from zoolib._support.generators import Uniforms, stream
 from zoolib.world.mdp import DecisionProcess, as_choices
 from zoolib.world.simulator import CATEGORIES, CLICK_PROBABILITIES, ZooplusSimulator
@@ -94,7 +101,7 @@ class SessionSimulator:
                 f"n_products must be a multiple of {2 * N_INTENTS}: got {n_products}"
             )
         self.carry_over = as_probability("carry_over", carry_over)
-        self.hidden = bool(hidden)
+        self.hidden = as_flag("hidden", hidden)
         self.n_worlds = None if np.ndim(seed) == 0 else len(seed)
         seeds = [seed] if self.n_worlds is None else seed
         self._seeds = [as_seed("seed", one) for one in seeds]

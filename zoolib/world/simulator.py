@@ -19,6 +19,7 @@ from scipy.special import expit, logit
 
 from zoolib._support.checks import (
     Seed,
+    as_flag,
     as_level,
     as_one_of,
     as_pairs,
@@ -182,7 +183,7 @@ class ZooplusSimulator:
         self.user_personas = self.rng.choice(list(self.personas), size=self.n_users)
         self.persona_of_user = _codes(self.user_personas, self.personas)
         self.users = pd.DataFrame({"persona": self.user_personas})
-        self.rich = bool(rich)
+        self.rich = as_flag("rich", rich)
         if self.rich:  # drawn last: the same seed gives the same shop without
             for table, columns in ((self.products, QUALITIES), (self.users, WISHES)):
                 table[list(columns)] = self.rng.random((len(table), len(columns)))

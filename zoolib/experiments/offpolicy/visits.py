@@ -195,11 +195,6 @@ class Log:
             object.__setattr__(log, "row_labels", self.row_labels[rows])
         return log
 
-    def of_version(self, version: int | str) -> Log:
-        """Return the log if one model chose in all of its rows; refuse rows of another."""
-        every_row("version", self.version, self.version == version, f"be {version!r}")
-        return self
-
 
 def importance_weights(log: Log, target: ArrayLike) -> NDArray[np.float64]:
     r"""Return :math:`\rho_i = \pi(a_i \mid x_i) / \mu_i`, shape (n,).
