@@ -172,6 +172,26 @@ def test_rows_of_arms_that_are_not_on_offer_are_never_read(kind, lead):
         assert (seen[0][part][..., ~MASK] == 0).all()
 
 
+def test_rows_with_labels_are_behind_the_mask_by_their_labels():
+    names = ["leash", "kibble", "bowl", "hay"]
+    agent, mask = (
+        LinUCBAgent(names, D, shared=True),
+        np.array([True, False, True, True]),
+    )
+    agent.update(Context(0, normal(1, K, D)), "hay", 1.0)
+    rows = pd.DataFrame(normal(8, K, D), names)
+    expected = agent.propensities(Context(0, rows.to_numpy(), offered=mask))
+    spoilt = rows.copy()
+    spoilt.loc["kibble"] = NO_ROW
+    for context in (
+        Context(0, spoilt[::-1], offered=mask),
+        Context(0, spoilt[::-1], arms=["bowl", "leash", "hay"]),
+    ):
+        np.testing.assert_array_equal(agent.propensities(context), expected)
+    with pytest.raises(ValueError, match="features must be finite"):
+        agent.select(Context(0, spoilt[::-1], offered=[True] * K))
+
+
 @pytest.mark.parametrize("kind", ["greedy", "linucb", "lints", "epsilon", "random"])
 def test_each_world_may_offer_arms_of_its_own(kind):
     def make(**options):

@@ -102,9 +102,10 @@ class Context:
             whole = features.shape[-2] > 1
             n_arms = features.shape[-2:-1] if whole else np.shape(offered)[-1:]
             self.offered = as_mask("offered", offered, (*lead, *n_arms))
-            if whole:
-                features[~self.offered] = 0
-            features = as_array("features", features)
+            if self._arms_of_rows is None:  # else the agent knows which rows are whose
+                if whole:
+                    features[~self.offered] = 0
+                features = as_array("features", features)
         self.user_id, self.features = user_id, features
 
     def of_world(self, w: int) -> Context:
@@ -497,6 +498,10 @@ class Agent(Stateful):
                 "rows of context.features", seen._arms_of_rows, self.arms[:]
             )
             seen.features, seen._arms_of_rows = seen.features[order], None
+            if seen.offered is not None:
+                names, arguments = seen.names, (seen.user_id, seen.features)
+                seen = Context(*arguments, offered=seen.offered)
+                seen.names = names
         return seen
 
 
