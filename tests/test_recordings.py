@@ -491,16 +491,21 @@ def test_the_last_digits_of_what_was_computed_do_not_matter():
     assert described("it", 0.1 + 0.2) == described("it", 0.3) == "0.3"
 
 
-def test_a_setting_that_an_agent_has_given_up_leaves_records_as_they_are():
-    """A page's own agent is known by its fields, those of the library's agent among them."""
-    kinds = [
-        dataclasses.make_dataclass("Linear", fields, namespace={"_retired": retired})
-        for fields, retired in ((["alpha", "dtype"], ()), (["alpha"], ("dtype",)))
-    ]
+def test_a_pages_agent_is_known_by_the_settings_that_the_page_adds():
+    """What a library's class has, belongs to the library, which is known by name."""
+    kinds = [dataclasses.make_dataclass("Linear", fields) for fields in ([], ["dtype"])]
     for kind in kinds:
         kind.__module__ = "zoolib.agents"
-    one, other = (described("it", type("OfAPage", (kind,), {})) for kind in kinds)
-    assert one == other
+
+    def told(kind, *settings):
+        derived = dataclasses.make_dataclass("OfAPage", settings, bases=(kind,))
+        derived.__module__ = __name__
+        return described("it", derived)
+
+    plain, with_dtype = kinds
+    assert told(plain) == told(with_dtype)
+    assert told(plain, "floor") == told(with_dtype, "floor")
+    assert told(plain) != told(plain, "floor") != told(plain, "cap")
 
 
 def test_what_no_record_holds_leaves_it_as_it_was(tmp_path):

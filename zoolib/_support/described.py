@@ -109,17 +109,18 @@ def _is_of_package(module: str) -> bool:
 def _members(made: type) -> dict[str, object]:
     """Return what whoever wrote a class put into it."""
     found = {"bases": made.__bases__}
-    fields = getattr(made, "__dataclass_fields__", ())
-    found["fields"] = [
-        *fields,
-        *getattr(made, "_retired", ()),
-    ]  # which records may hold
+    theirs = [f for base in made.__bases__ for f in _fields(base).values()]
+    found["fields"] = [name for name, f in _fields(made).items() if f not in theirs]
     for key, one in vars(made).items():
         code = getattr(one, "__code__", None)
         generated = code and (code.co_filename == "<string>" or "__annotate" in key)
         if not generated and (code or not key.startswith(("__", "_abc_"))):
             found[key] = getattr(one, "__func__", getattr(one, "fget", one))
     return found
+
+
+def _fields(made: type) -> dict[str, dataclasses.Field]:
+    return getattr(made, "__dataclass_fields__", {})
 
 
 def _read(function: FunctionType) -> dict[str, object]:
