@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.exercises import CELL, CHAPTERS
-from zoolib import LinTSAgent, ZooplusSimulator
+from zoolib import Context, LinTSAgent, LinUCBAgent, ZooplusSimulator
 
 
 @pytest.fixture(scope="module")
@@ -88,13 +88,12 @@ def test_draws_do_not_change_what_is_learnt(page, teach_alike):
 
 
 def test_a_floor_gives_to_its_arms_and_keeps_what_is_to_be_logged(page):
-    agent = page["MondaysAgent"](page["pairs"], 16, alpha=0.5)
-    agent.night([])
-    shelf = page["phone_at_two"], page["labels"]
+    agent = page["MondaysAgent"](16, alpha=0.5)
+    shelf = page["pairs"](page["phone_at_two"], page["labels"])
     floor = page["Floor"](agent, 0.3, np.array([False, False, True]))
-    own, under_floor = agent.propensities(*shelf), floor.propensities(*shelf)
+    own, under_floor = agent.propensities(shelf), floor.propensities(shelf)
     assert np.allclose(under_floor, 0.7 * own + [0, 0, 0.3])
-    arms = np.array([floor.select(*shelf) for _ in range(4_000)])
+    arms = np.array([floor.select(shelf) for _ in range(4_000)])
     assert floor.propensity == under_floor[arms[-1]]
     shares = np.bincount(arms, minlength=3) / len(arms)
     assert np.allclose(shares, under_floor, atol=0.03)
@@ -102,13 +101,23 @@ def test_a_floor_gives_to_its_arms_and_keeps_what_is_to_be_logged(page):
 
 def test_mondays_agent_learns_its_file_at_night(page):
     """With nothing forgotten, a night leaves what as many updates leave."""
-    nightly, at_once = (page["MondaysAgent"](page["pairs"], 16) for _ in range(2))
-    nightly.keep = 1
-    file = [
-        (page["phone_at_two"], page["labels"], arm, arm % 2) for arm in (0, 1, 2, 1)
-    ]
-    nightly.night(file)
-    for visit in file:
-        at_once.update(*visit)
-    assert np.allclose(nightly.A_inv, at_once.A_inv)
+    nightly = page["MondaysAgent"](16, keep=1)
+    at_once = page["SharedLinUCB"](page["pairs"], 16)
+    visit, arms = (page["phone_at_two"], page["labels"]), np.array([0, 1, 2, 1])
+    nightly.night(page["pairs"](*visit)[arms], arms % 2)
+    for arm in arms:
+        at_once.update(*visit, arm, arm % 2)
+    assert np.allclose(np.linalg.inv(nightly.A), at_once.A_inv)
     assert np.array_equal(nightly.b, at_once.b)
+
+
+def test_the_pooled_mean_is_what_one_model_would_have_learnt(page):
+    rng = np.random.default_rng(0)
+    many, one = LinUCBAgent(4, 3), LinUCBAgent(1, 3)
+    for arm in rng.integers(4, size=50):
+        x, clicked = rng.normal(size=3), int(rng.random() < 0.5)
+        many.update(Context(0, np.tile(x, (4, 1))), arm, clicked)
+        if arm > 1:
+            one.update(Context(0, x[None]), 0, clicked)
+    pooled = page["pooled_mean"](many, np.array([False, False, True, True]))
+    assert np.allclose(pooled, one.posterior.mean[0])
