@@ -5,6 +5,7 @@ import pytest
 from scipy import optimize, stats
 from scipy.special import expit
 
+from zoolib._support.state import to_bytes
 from zoolib.agents import (
     Context,
     EpsilonGreedyAgent,
@@ -567,3 +568,42 @@ def test_a_fit_that_is_refused_changes_nothing():
     assert same(before, state_of(agent))
     with pytest.raises(ValueError, match="fit is for agents that forget nothing: got"):
         LinUCBAgent(2, 2, discount=0.9).fit(np.eye(2), [0, 1], [0, 1])
+
+
+@pytest.mark.parametrize("n_worlds", [None, 2])
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_outlier_that_has_left_the_window_leaves_no_trace(shared, n_worlds):
+    lead = () if n_worlds is None else (n_worlds,)
+    options = {"window": 9, "shared": shared, "n_worlds": n_worlds}
+    agent, fresh = (LinUCBAgent(K, D, ALPHA, RIDGE, **options) for _ in range(2))
+    rng = np.random.default_rng(0)
+    for step in range(30):
+        features = rng.normal(size=(*lead, K, D)) * (1e7 if step == 6 else 1)
+        arm, reward = rng.integers(K, size=lead), rng.normal(size=lead)
+        context = Context(np.zeros(lead, int), features)
+        played = (arm, reward) if lead else (int(arm), float(reward))
+        agent.update(context, *played)
+        if step >= 21:  # the last nine
+            fresh.update(context, *played)
+    assert np.allclose(agent.posterior.A, fresh.posterior.A, rtol=1e-9, atol=1e-9)
+    assert np.allclose(agent.scores(context), fresh.scores(context), rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("options", "size"),
+    [
+        ({}, 1.7e9),
+        ({"discount": 0.9}, 1.7e9),
+        ({"window": 3}, 1.7e9),
+        ({"shared": True}, 1.7e9),
+        ({"link": "logit"}, 1.7e12),  # whose rows weigh less
+    ],
+)
+def test_features_next_to_which_the_prior_is_lost_are_refused_and_change_nothing(
+    options, size
+):
+    agent = taught(LinUCBAgent, n=20, **options)
+    before = to_bytes(agent.state())
+    with pytest.raises(ValueError, match=r"features must not be so large.*1\.7e\+"):
+        agent.update(Context(0, np.full((K, D), size)), 1, 1.0)
+    assert to_bytes(agent.state()) == before

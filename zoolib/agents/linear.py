@@ -30,7 +30,7 @@ from zoolib._support.checks import (
 from zoolib._support.settings import one_of, optional, setting
 from zoolib._support.tables import column_labels
 from zoolib.agents.base import Agent, Context
-from zoolib.models.posterior import RidgePosterior
+from zoolib.models.posterior import STEEP, RidgePosterior
 
 # The least weight of a row, however certain the predicted click: see `LinearAgent.linearise`.
 LEAST_VARIANCE = 1e-4
@@ -267,8 +267,19 @@ class LinearAgent(Agent):
             column[place] = row[name]
         self._n_recent += 1
         if self._n_recent > self.window:
-            model = self._model(gone["arm"])
-            self.posterior.update(gone["x"], gone["reward"], model, -gone["weight"])
+            model, x = self._model(gone["arm"]), gone["x"]
+            left = 1 - gone["weight"] * self.posterior.width(x, model) ** 2
+            if np.min(left) > 1 / STEEP:
+                self.posterior.learn(x, gone["reward"], model, -gone["weight"])
+                return
+            # Next to such a row the others were rounded: learn them again.
+            mine = self.shared | (self._recent["arm"] == gone["arm"])
+            rows, reward, weight = (
+                np.moveaxis(self._recent[name], 0, len(self._worlds))
+                for name in ("x", "reward", "weight")
+            )
+            weight = weight * np.moveaxis(mine, 0, -1)
+            self.posterior.rebuild(rows, reward, weight, model)
 
     def _model(self, arm: ArrayLike) -> tuple:
         """Return the index of the model of an arm, in each world."""

@@ -35,6 +35,8 @@ from zoolib._support.state import Stateful
 STEEP = 100
 # and after this number of updates.
 REFRESH_EVERY = 1000
+# A row that multiplies it by more than this may leave nothing of the prior but rounding.
+LOST = 1e12
 # Discounts also reduce the prior. Whenever they have shrunk A to this fraction,
 LEAST_FADED = 0.1
 # the prior is raised to this fraction of the ridge if it is below: A must stay invertible.
@@ -141,10 +143,14 @@ class RidgePosterior(Stateful):
             A^{-1} \leftarrow A^{-1} - g\, u u^\top, \qquad
             \hat\theta \leftarrow \hat\theta + g\, (r - x^\top \hat\theta)\, u .
         """
-        if discount != 1:
-            self.decay(discount, at)
         u = np.matvec(self._A_inv[at], x)
         growth = 1 + weight * np.vecdot(x, u)  # of the determinant of A
+        if np.count_nonzero(growth > LOST):
+            self._refuse_if_lost(x, at, weight, discount)
+        if discount != 1:
+            self.decay(discount, at)
+            u = np.matvec(self._A_inv[at], x)
+            growth = 1 + weight * np.vecdot(x, u)
         gain = weight / growth
         error = reward - np.vecdot(x, self._mean[at])
         self._A_inv[at] -= outer(times(gain, u), u)
@@ -155,6 +161,18 @@ class RidgePosterior(Stateful):
         steep = np.count_nonzero((growth > STEEP) | (growth < 1 / STEEP))
         if steep or self._n_updates % REFRESH_EVERY == 0:
             self._solve(at, self._A[at], self._b[at])
+
+    def _refuse_if_lost(
+        self, x: NDArray, at: At, weight: ArrayLike, discount: float
+    ) -> None:
+        """Raise, before anything has changed, if A would not be positive definite after a row."""
+        try:
+            np.linalg.cholesky(discount * self._A[at] + outer(times(weight, x), x))
+        except np.linalg.LinAlgError:
+            raise ValueError(
+                "features must not be so large that the prior is lost to rounding: "
+                f"got {np.abs(x).max():.3g}, which a scale may mend"
+            ) from None
 
     def update_many(
         self, x: ArrayLike, reward: ArrayLike, which: ArrayLike | None = None
@@ -185,8 +203,9 @@ class RidgePosterior(Stateful):
         taught, number = np.unique(which, return_inverse=True)
         at = (taught,) if self.shape else (None,)  # adds an axis to a single posterior
         A, b = self._A[at].copy(), self._b[at].copy()
-        for i in range(len(A)):
-            mine = number == i
+        ends = np.bincount(number, minlength=len(A)).cumsum()
+        rows_of_each = np.split(np.argsort(number, kind="stable"), ends)
+        for i, mine in zip(range(len(A)), rows_of_each, strict=False):
             A[i] += x[mine].T @ x[mine]
             b[i] += reward[mine] @ x[mine]
         self._solve(at, A, b)
