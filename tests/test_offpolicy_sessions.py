@@ -563,8 +563,7 @@ def test_a_fit_says_when_the_target_does_what_nobody_did():
         np.zeros((9, 2), int),
     )
     found = op.fitted_q_evaluation(log, [[0.5, 0.5]])
-    assert found.note == "no interval: the log lacks 50% of the target's choices"
-    assert np.isinf(found.low)
+    assert found.note == "the log lacks 50% of the target's choices"
 
 
 def test_tables_of_sessions_are_read_by_their_labels():
@@ -579,3 +578,17 @@ def test_tables_of_sessions_are_read_by_their_labels():
     for change in (frames["reward"][::-1], frames["reward"][[1, 0, 2, 3, 4]]):
         with pytest.raises(ValueError, match="reward must have the "):
             op.SessionLog(**frames | {"reward": change}, n_arms=2)
+
+
+@pytest.mark.parametrize("estimate", [op.session_ips, op.fitted_q_evaluation])
+def test_an_estimate_from_few_rewards_says_so(monkeypatch, estimate):
+    monkeypatch.setattr("zoolib.experiments.offpolicy.visits.LEAST_REWARDS", 27)
+    log = cut_log(n=200, marked=False)
+    assert estimate(log, [[0.5, 0.5]]).note == ""
+    rare = np.zeros(log.arm.shape)
+    rare[:2, 0] = 1
+    columns = {"arm": log.arm, "propensity": log.propensity, "state": log.state}
+    found = estimate(op.SessionLog(**columns, reward=rare, n_arms=2), [[0.5, 0.5]])
+    assert found.note.startswith("too short: ")
+    found = estimate(op.SessionLog(**columns, reward=0 * rare, n_arms=2), [[0.5, 0.5]])
+    assert (found.low, found.note) == (-np.inf, "no interval: all rewards are 0")

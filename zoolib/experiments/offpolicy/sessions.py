@@ -21,8 +21,8 @@ estimator                term of session i
 A `target` is a table of probabilities, (S, K). Sums run over steps before the `horizon`, or over the T of the
 longest session; :math:`\beta` is the `discount`, in [0, 1]. Where ``weighted=True``, the weights of each step
 are divided by their mean, and terms are the delta method's, as those of `snips`. Where few sessions with
-rewards decide, intervals are widened as for visits, with a session in place of a row; names of arms and states
-in a table of the target are read as there.
+rewards decide, the estimate's `note` says that the interval is too short: effective rewards are counted as for
+visits, with a session in place of a row. Names of arms and states in a table of the target are read as there.
 
 **Sessions that the log cuts** went on after their last step, nobody knows how. If a log has any, estimates need
 a `horizon`. Fitted Q evaluation, and models by `cross_fit_q`, learn what followed such a step from the steps of
@@ -259,7 +259,7 @@ def fitted_q_evaluation(
     The interval knows the chance of the log: to first order, a session moves the mean by its errors in the
     fit, times how much more often the target comes to such a step (Duan, Jia, Wang 2020). These are part of
     the mean, which undoes most of what the ridge, above 0, shrinks. A horizon may lie beyond all logged steps.
-    There is no interval if the target makes more than a twentieth of its choices where the log has none.
+    If the target makes more than a twentieth of its choices where the log has none, the `note` says so.
     """
     fits = _Tables(log, target, discount, ridge)
     tables, counts = fits.fit(_horizon(log, horizon))
@@ -267,21 +267,19 @@ def fitted_q_evaluation(
     # How often the target comes to a step; at first it is where the sessions begin.
     reached, pulled = np.zeros((2, *log.arm.shape))
     reached[:, 0] = 1
-    choices, ends = np.zeros(len(counts)), [0.0]
+    choices = np.zeros(len(counts))
     for table, later in zip(tables[:0:-1], tables[-2::-1], strict=True):
         chosen = fits.spread(reached)
         choices += chosen
         pull = log.played * (chosen / counts)[fits.shown]
-        error = fits.goals(later) - table[fits.shown]
-        term += np.vecdot(pull, error)
+        term += np.vecdot(pull, fits.goals(later) - table[fits.shown])
         pulled += pull
-        ends += [error[log.played].min(), error[log.played].max()]
         reached[:, 0], reached[:, 1:] = 0, (fits.onward * pull)[:, :-1]
-    found = weighted_interval(term, pulled, ends, log.reward, log.played)
+    found = weighted_interval(term, pulled, None, log.reward, log.played)
     unseen = choices[fits.unseen].sum() / choices.sum()
     if unseen > MOST_UNSEEN:
-        note = f"no interval: the log lacks {unseen:.0%} of the target's choices"
-        return replace(found, low=-np.inf, high=np.inf, note=note)
+        note = f"the log lacks {unseen:.0%} of the target's choices"
+        return replace(found, note=note)
     return found
 
 
@@ -439,5 +437,4 @@ def _estimate(
         weight = np.exp(weight)
     weight = worth * weight
     term = start + np.vecdot(weight, gain)
-    played = log.played[:, : gain.shape[1]]
-    return weighted_interval(term, weight, gain, log.reward[:, :h], played, start)
+    return weighted_interval(term, weight, None, log.reward[:, :h], log.played[:, :h])

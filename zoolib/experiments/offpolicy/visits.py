@@ -375,7 +375,7 @@ def cross_fit(log: Log, features: ArrayLike) -> NDArray[np.float64]:
 def weighted_interval(
     term: NDArray,
     weight: NDArray,
-    error: ArrayLike,
+    error: NDArray | None,
     reward: NDArray,
     used: ArrayLike = True,
     start: ArrayLike = 0.0,
@@ -388,7 +388,8 @@ def weighted_interval(
     term : ndarray, shape (n,)
         A start plus the sum of errors times weights.
     weight, error, reward, used : array_like, shape (n, T)
-        Of the steps of a session; used is whether there is one. T is 1 for a visit. Of errors, the extremes do.
+        Of the steps of a session; used is whether there is one. T is 1 for a visit. Without errors the
+        interval is not widened, and the note says that it is too short.
     start : array_like, shape (n,), default 0
     counted : sequence of ndarray, optional
         The weights by which effective rewards are counted, if not `weight`.
@@ -408,6 +409,8 @@ def weighted_interval(
     )
     if rewards >= LEAST_REWARDS:
         return found
+    if error is None:
+        return replace(found, note=f"too short: {rewards:.1f} effective rewards")
     of_steps = np.broadcast_to(weight, used.shape)[used]
     ends = [w * e for w in _ends(of_steps) for e in _ends(error)]
     more = [np.append(term, np.mean(start) + end) for end in _ends(ends)]
