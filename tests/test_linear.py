@@ -604,6 +604,6 @@ def test_features_next_to_which_the_prior_is_lost_are_refused_and_change_nothing
 ):
     agent = taught(LinUCBAgent, n=20, **options)
     before = to_bytes(agent.state())
-    with pytest.raises(ValueError, match=r"features must not be so large.*1\.7e\+"):
+    with pytest.raises(ValueError, match="features must not be so large"):
         agent.update(Context(0, np.full((K, D), size)), 1, 1.0)
     assert to_bytes(agent.state()) == before

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from zoolib._support.tables import numbers, where
+from zoolib._support.tables import numbers, unmasked, where
 
 # What may seed a generator. All of them are reduced to whole numbers: see `as_seed`.
 Seed = int | np.random.SeedSequence | np.random.Generator
@@ -166,7 +166,8 @@ def as_array(
 
 def as_flags(name: str, value: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """Return booleans of the shape wanted; a single one serves all."""
-    flags = np.asarray(value)
+    flags = np.asarray(unmasked(name, value))
+    flags = flags if flags.size else flags.astype(bool)
     if flags.dtype != bool or flags.shape not in ((), shape):
         raise ValueError(
             f"{name} must hold booleans of shape {shape}: got {flags.dtype} of shape {flags.shape}"
@@ -184,6 +185,14 @@ def _numbers(
 ) -> NDArray:
     """Return an array of one of these kinds of numbers and of the shape wanted."""
     array = value if type(value) is np.ndarray else numbers(name, value)
+    if (
+        array.size == 0
+    ):  # as an array of nothing can be of any type, and a list of any shape
+        array = array if array.dtype.kind in kinds else array.astype(np.int64)
+        if array.ndim == 1 and shape is not None and len(shape) > 1 and shape[0] != ...:
+            array = array.reshape(
+                0, *(0 if isinstance(n, str) else n for n in shape[1:])
+            )
     if array.dtype == object:
         array = numbers(name, array)
     if array.dtype.kind not in kinds:

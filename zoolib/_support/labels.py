@@ -34,10 +34,11 @@ class Labels:
         if isinstance(arms, Integral):
             self._n = as_size(name, arms)
             return
-        if isinstance(arms, str) or not isinstance(arms, Iterable):
+        if not isinstance(arms, Iterable) or getattr(arms, "ndim", 1) != 1:
             raise TypeError(
-                f"{name} must be a whole number or a sequence of labels: got {arms!r}"
+                f"{name} must be a whole number or a sequence of labels: got {arms!r:.100}"
             )
+        _in_order(name, arms)
         self.names = tuple(_label(name, one) for one in arms)
         self._n = as_size(f"number of {name}", len(self.names))
         for place, label in enumerate(self.names):
@@ -67,6 +68,8 @@ class Labels:
         """Return the places of labels, a list or array of them or, with ``shape=()``, of a single one."""
         if self.names is None:
             return as_ids(name, labels, self._n, shape)
+        if shape != ():
+            _in_order(name, labels)
         given = [labels] if shape == () else list(labels)
         if shape not in (None, (), (len(given),)):
             raise ValueError(f"{name} must have shape {shape}: got {(len(given),)}")
@@ -107,14 +110,28 @@ def as_objects(things: Iterable[Hashable]) -> NDArray[np.object_]:
     return np.fromiter(things, object, len(things))
 
 
+def _in_order(name: str, labels: object) -> None:
+    """Raise if labels have no order, which differs between two runs of a program, or are one text."""
+    if isinstance(labels, set | frozenset | str | bytes):
+        kind = type(labels).__name__
+        raise TypeError(f"{name} must hold labels in their order: got a {kind}")
+
+
 def _label(name: str, value: object) -> Hashable:
     """Return a label: Python's own instead of NumPy's, and a tuple for the list that a file makes of it."""
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        raise TypeError(f"{name} must hold times as texts: got {value!r}")
     if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, list):
+        value = value.item()
+    if isinstance(value, list | tuple):
         return tuple(_label(name, one) for one in value)
     try:
         hash(value)
+        known = bool(value == value)  # NaN equals nothing, and pandas' gap is no answer
     except TypeError:
-        raise TypeError(f"{name} must hold hashable labels: got {value!r}") from None
+        known = False
+    if not known:
+        raise TypeError(
+            f"{name} must hold hashable labels that equal themselves: got {value!r}"
+        )
     return value

@@ -14,6 +14,8 @@ import io
 import json
 import os
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -52,6 +54,16 @@ class Learner:
             if not isinstance(getattr(type(self), name, None), property):
                 setattr(self, name, found)
 
+    @contextmanager
+    def _unchanged_on_failure(self) -> Iterator[None]:
+        """Undo all that is learnt in the body of the `with` statement if it fails."""
+        before = Learner.state(self)
+        try:
+            yield
+        except BaseException:
+            self._restore(before)
+            raise
+
     def _all_it_learns(self) -> list[str]:
         kinds = reversed(type(self).__mro__)
         return [name for kind in kinds for name in vars(kind).get("_learns", ())]
@@ -69,7 +81,18 @@ class Stateful(Learner):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        Stateful._kinds[cls.__name__] = cls
+        Stateful._kinds[cls._known_as()] = cls
+
+    @classmethod
+    def _known_as(cls) -> str:
+        """Return the name of the class in states: with its module, unless it is the library's."""
+        ours = cls.__module__.startswith("zoolib.")
+        return cls.__name__ if ours else f"{cls.__module__}.{cls.__qualname__}"
+
+    @classmethod
+    def _least_numbers(cls, settings: dict[str, Any]) -> float:
+        """Return the least number of entries that a state with these settings can have."""
+        return settings.get("n_worlds") or 0
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -102,7 +125,7 @@ class Stateful(Learner):
                 f"{type(self).__name__} must keep each argument of its constructor: {error}"
             ) from None
         return {
-            "class": type(self).__name__,
+            "class": self._known_as(),
             "settings": settings,
             "learned": super().state(),
         }
@@ -120,26 +143,39 @@ class Stateful(Learner):
         state : dict
             As `state` returned it, of this class or a class derived from it.
         """
+        try:
+            return cls._from_state(state)
+        except (MemoryError, OverflowError, RecursionError) as error:
+            raise ValueError(f"state asks for more than there is: {error}") from error
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
         name = _entry(state, "class", str)
-        # The library's own classes, loaded when they are first asked for, come before a reader's.
-        public = getattr(importlib.import_module("zoolib"), name, None)
-        kind = cls if name == cls.__name__ else public or Stateful._kinds.get(name)
+        if "." not in name:  # the library's: loaded when it is first asked for
+            getattr(importlib.import_module("zoolib"), name, None)
+        kind = Stateful._kinds.get(name)
         if not (isinstance(kind, type) and issubclass(kind, cls)):
             raise ValueError(f"state must be that of a {cls.__name__}: got {name!r}")
-        settings = _entry(state, "settings", dict)
+        settings, learned = (
+            _entry(state, "settings", dict),
+            _entry(state, "learned", dict),
+        )
         settings = {key: settings[key] for key in settings if key not in kind._retired}
         wanted = inspect.signature(kind).parameters
         if set(settings) != set(wanted):
             raise ValueError(
                 f"settings of {name} must be {sorted(wanted)}: got {sorted(settings)}"
             )
+        # Before arrays are made for it.
+        if kind._least_numbers(settings) > (found := _count(learned)):
+            raise ValueError(f"settings of {name} must fit the {found} numbers learned")
         thing = kind(
             **{
-                name: Stateful.from_state(value) if isinstance(value, dict) else value
+                name: Stateful._from_state(value) if isinstance(value, dict) else value
                 for name, value in settings.items()
             }
         )
-        thing._restore(_entry(state, "learned", dict))
+        thing._restore(learned)
         return thing
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -185,10 +221,14 @@ def from_bytes(blob: bytes) -> dict:
 
     try:
         with zipfile.ZipFile(io.BytesIO(blob)) as file:
+            # What is packed may be far larger than it looks.
+            if sum(part.file_size for part in file.infolist()) > len(blob):
+                raise ValueError("it is compressed")
             if damaged := file.testzip():  # compares the check sums
                 raise ValueError(f"{damaged} is damaged")
-        with np.load(io.BytesIO(blob), allow_pickle=False) as arrays:
-            return json.loads(arrays["state"].tobytes(), object_hook=found)
+        with np.load(io.BytesIO(blob), allow_pickle=False) as file:
+            arrays = dict(file)
+        return json.loads(arrays["state"].tobytes(), object_hook=found)
     except Exception as error:  # bytes of another origin fail in many ways
         raise ValueError(
             f"blob must be the bytes of a state: got {len(blob)} bytes ({error})"
@@ -205,6 +245,15 @@ def _entry(state: dict, name: str, kind: type = object) -> Any:
             f"{name} must be of type {kind.__name__}: got {type(state[name]).__name__}"
         )
     return state[name]
+
+
+def _count(learned: object) -> int:
+    """Return the number of entries of arrays, lists and dicts in what was learnt."""
+    if isinstance(learned, np.ndarray):
+        return learned.size
+    if isinstance(learned, dict):
+        learned = list(learned.values())
+    return sum(map(_count, learned)) if isinstance(learned, list) else 1
 
 
 def _plain(name: str, value: object) -> object:
@@ -234,7 +283,7 @@ def _restored(state: dict, name: str, new: Any) -> Any:
     """Return what `_plain` wrote as one entry of a state; arrays and learners are filled in place."""
     given = _entry(state, name, dict if isinstance(new, Learner | dict) else object)
     if isinstance(new, int):
-        return as_size(name, given, least=0)
+        return as_size(name, given, least=0, most=2**53)
     if isinstance(new, dict):
         return {key: _restored(given, key, one) for key, one in new.items()}
     if isinstance(new, list | tuple):
@@ -253,7 +302,7 @@ def _restored(state: dict, name: str, new: Any) -> Any:
     else:
         try:
             new.bit_generator.state = given
-        except (TypeError, ValueError, KeyError) as error:
+        except (TypeError, ValueError, KeyError, OverflowError) as error:
             raise ValueError(
                 f"{name} must hold states of generators: got {given!r:.200}"
             ) from error

@@ -100,14 +100,20 @@ def column(name: str, frame: Any, key: Hashable) -> list:
     return values
 
 
+def unmasked(name: str, value: ArrayLike) -> ArrayLike:
+    """Return a value unless a mask hides some of it: what lies behind a mask says nothing."""
+    for part in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part):
+            raise ValueError(f"{name} must have no masked values")
+    return value
+
+
 def numbers(name: str, value: ArrayLike) -> NDArray:
     """Return a table, or an array of objects, as an array of numbers; gaps become NaN, flags 0 and 1.
 
     Columns without numbers are refused by name and row.
     """
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise ValueError(f"{name} must have no masked values")
-    array = np.asarray(value)
+    array = np.asarray(unmasked(name, value))
     if array.dtype != object:
         return array
     if array.ndim == 2 and is_table(value):  # of columns of several types

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._support.checks import Seed, as_array, as_real, as_seeds, as_size
+from zoolib._support.checks import (
+    Seed,
+    as_array,
+    as_ids,
+    as_real,
+    as_seeds,
+    as_size,
+)
 from zoolib._support.generators import Uniforms
 from zoolib._support.labels import Labels, as_objects
 from zoolib._support.state import Stateful
@@ -27,6 +34,9 @@ from zoolib._support.tables import (
     same_rows,
 )
 from zoolib.agents.policies import best_of_normals, greedy, tied
+
+# Draws for all visitors whose propensities are computed at once.
+MOST_DRAWN = 20_000
 
 
 class Context:
@@ -86,6 +96,8 @@ class Context:
         read = as_array if arms is None and offered is None else as_real
         features, user_id = read("features", features, None), _visitors(user_id)
         lead = np.shape(user_id) if isinstance(user_id, np.ndarray) else ()
+        if lead == features.shape == (0,):  # lists of no visitors
+            features = features.reshape(0, 1, 0)
         if user_id is None and features.ndim == 3:
             lead = features.shape[:1]
         if features.ndim == len(lead) + 1:
@@ -241,6 +253,17 @@ class Agent(Stateful):
             Probabilities, which sum to 1 for each decision.
         """
         allowed, n_draws = self._mask(context, allowed), as_size("n_draws", n_draws)
+        n, at_once = self._n_visitors(context), max(1, MOST_DRAWN // n_draws)
+        if n is not None and n > at_once:
+            parts = [slice(i, i + at_once) for i in range(0, n, at_once)]
+            each = [(context.of_world(part), allowed[part]) for part in parts]
+            return np.concatenate([self._policy(*one, n_draws) for one in each])
+        return self._policy(context, allowed, n_draws)
+
+    def _policy(
+        self, context: Context, allowed: NDArray[np.bool_], n_draws: int
+    ) -> NDArray[np.float64]:
+        """Return the propensities of a few visitors, after checks."""
         if (normal := self._independent(context)) is not None:
             return best_of_normals(*normal, allowed)
         draws = self.draws(context, n_draws)
@@ -330,11 +353,12 @@ class Agent(Stateful):
         arms: NDArray[np.int64],
         rewards: NDArray,
     ) -> None:
-        """Learn from n checked rewards of rows (n, d), in their order."""
+        """Learn from n checked rewards of rows (n, d), in their order, or from none of them."""
         whose = [None] * len(rows) if user_ids is None else user_ids.tolist()
         log = zip(whose, rows, arms.tolist(), rewards.tolist(), strict=True)
-        for user_id, row, arm, reward in log:
-            self.learn(self._like(user_id, row), (arm,), reward)
+        with self._unchanged_on_failure():
+            for user_id, row, arm, reward in log:
+                self.learn(self._like(user_id, row), (arm,), reward)
 
     def _remember(self, names: tuple[Hashable, ...] | None) -> None:
         """Keep the names of the first table that was learnt."""
@@ -367,14 +391,20 @@ class Agent(Stateful):
 
     def restock(self, arms: NDArray[np.int64]) -> None:
         """React to a change of stock: these arms, shape (n,) or (W, n), now hold other products."""
+        as_ids("arms", arms, self.n_arms, (*self._shape[:-1], "n"))
 
-    def _grow(self, arms: int | Sequence[Hashable]) -> int:
-        """Append new arms after the existing ones; return their number."""
-        before = self.n_arms
-        self.arms = self.arms.and_more(arms)
-        self.n_arms = len(self.arms)
+    def _grow(self, arms: Labels) -> None:
+        """Take these arms for all: the existing ones, and new ones after them."""
+        self.arms, self.n_arms = arms, len(arms)
         self._shape = (*self._shape[:-1], self.n_arms)
-        return self.n_arms - before
+
+    @staticmethod
+    def _n_models(settings: dict[str, Any]) -> int:
+        """Return the number of models of an agent with these settings."""
+        arms = settings["n_arms"]
+        arms = arms if isinstance(arms, int) else len(arms)
+        shared = settings.get("shared", True) and "own" not in settings
+        return (settings["n_worlds"] or 1) * (1 if shared else arms)
 
     def _setting(self, name: str) -> Any:
         return self.arms.setting() if name == "n_arms" else super()._setting(name)
@@ -431,7 +461,8 @@ class Agent(Stateful):
     ) -> NDArray[np.float64]:
         """Return n times `size` standard normal numbers for each decision, shape (n, *lead, size)."""
         visitors = self._n_visitors(context)
-        drawn = self._uniforms.normals((visitors or 1) * n * size)
+        many = 1 if visitors is None else visitors
+        drawn = self._uniforms.normals(many * n * size)
         lead = drawn.shape[:-1] if visitors is None else (visitors,)
         return np.moveaxis(drawn.reshape(*lead, n, size), -2, 0)
 
@@ -456,6 +487,10 @@ class Agent(Stateful):
         features, d = context.features, self.n_features
         lead, (n, width) = features.shape[:-2], features.shape[-2:]
         worlds, k = self._shape[:-1], self.n_arms
+        if features.shape == (0, 1, 0) and not worlds:  # of no visitors, from a list
+            features = np.zeros((0, k, d or 0))
+            context = Context(context.user_id, features, context.arms, context.offered)
+            n, width = features.shape[-2:]
         if n not in (1, k) or d not in (None, width) or (worlds and lead != worlds):
             wanted = (*(worlds or ("n",) * len(lead)), k, "d" if d is None else d)
             got, hint = features.shape, ""
@@ -527,8 +562,14 @@ def _visitors(user_id: Hashable | ArrayLike) -> Hashable | NDArray:
     """Return a single visitor unchanged, or several as an array with one axis."""
     if isinstance(user_id, list):
         whole = all(isinstance(one, int | np.integer) for one in user_id)
-        user_id = np.array(user_id) if whole else as_objects(user_id)
+        user_id = (
+            np.array(user_id, None if user_id else int)
+            if whole
+            else as_objects(user_id)
+        )
     elif hasattr(user_id, "__array__") and not isinstance(user_id, np.generic):
+        if np.ma.is_masked(user_id):
+            raise ValueError(f"user_id must not be masked: got {user_id!r:.100}")
         user_id = np.asarray(user_id)  # also for a column of a table
     if isinstance(user_id, np.ndarray):
         if user_id.ndim > 1:
@@ -538,6 +579,8 @@ def _visitors(user_id: Hashable | ArrayLike) -> Hashable | NDArray:
         return user_id if user_id.ndim else user_id.item()
     try:
         hash(user_id)
+        if isinstance(user_id, Iterator):
+            raise TypeError
     except TypeError:
         raise TypeError(
             f"user_id must be hashable, None, or a list or array of visitors: got {user_id!r:.100}"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +29,7 @@ with needed_by(__name__):
 from zoolib._support.checks import Seed, as_share, as_size
 from zoolib._support.generators import stream
 from zoolib._support.settings import setting
+from zoolib.agents.base import Context
 from zoolib.agents.neural import NeuralAgent, as_policy, of_arm
 from zoolib.models.networks import MLP, Generators
 from zoolib.models.replay import ReplayBuffer
@@ -87,6 +89,9 @@ class EnsembleAgent(NeuralAgent):
         """Restart the random numbers, counts included; before the first update, new initial weights too."""
         super().reseed(seed)
         self._counters = [stream(one, "replay").spawn(1)[0] for one in self._seeds]
+
+    def _trainers(self) -> list[np.random.Generator]:
+        return [*super()._trainers(), *self._counters]
 
     def members(self, x: NDArray) -> NDArray:
         """Predict rows (n, d) or (W, n, d) by every member; returns shape (M, n) or (W, M, n)."""
@@ -172,6 +177,9 @@ class MCDropoutAgent(NeuralAgent):
         # Training does not use the random numbers of decisions.
         self._decides, self._trains = zip(*streams, strict=True)
 
+    def _trainers(self) -> list[np.random.Generator]:
+        return [*super()._trainers(), *self._trains]
+
     def masks(self, n: int, generators: Sequence[np.random.Generator]) -> list[NDArray]:
         """Draw n masks; returns one array per hidden layer, shape (n, units) or (W, n, units)."""
         shape = (n, sum(self.hidden))
@@ -183,17 +191,25 @@ class MCDropoutAgent(NeuralAgent):
 
     def subnetworks(self, x: NDArray, n: int | None = None) -> NDArray:
         """Predict rows (n, d) or (W, n, d) by new sub-networks, T if omitted; shape (T, n) or (W, T, n)."""
-        masks = self.masks(n or self.n_masks, self._decides)
+        n = self.n_masks if n is None else as_size("n", n)
+        masks = self.masks(n, self._decides)
         return self.of_arms(self.network.evaluate(x, masks))
 
     def score_rows(self, x: NDArray) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
-        if self.policy == "ucb":
-            return optimistic(self.subnetworks(x), self.alpha)
         return self.draw_rows(x, 1)[0]
 
+    def draws(self, context: Context, n: int) -> NDArray:
+        """See `Agent.draws`: bounds are drawn, too, as each decision has masks of its own."""
+        return self._scored(context, partial(self.draw_rows, n_draws=n), axis=1)
+
     def draw_rows(self, x: NDArray, n_draws: int) -> NDArray:
-        """Predict rows by new sub-networks; returns shape (n_draws, n) or (n_draws, W, n)."""
+        """Score rows by new sub-networks; returns shape (n_draws, n) or (n_draws, W, n)."""
+        if self.policy == "ucb":
+            drawn = self.subnetworks(x, n_draws * self.n_masks)
+            each = (n_draws, self.n_masks, drawn.shape[-1])
+            bounds = optimistic(drawn.reshape(*drawn.shape[:-2], *each), self.alpha)
+            return np.moveaxis(bounds, -2, 0)
         return np.moveaxis(self.subnetworks(x, n_draws), -2, 0)
 
     def predict(self, x: Tensor, arm: Tensor | None = None) -> Tensor:

@@ -8,7 +8,8 @@ caps".
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ class GuardedAgent(Agent):
 
     In a segment with floor ε a visitor sees, with probability ε, an arm drawn uniformly from those
     allowed. If a group's share of the segment's recent visits has reached its cap, its arms are not
-    allowed; if no arm is left, all are allowed.
+    allowed; if no arm is left, all are allowed. Where one call chooses for several visitors, each counts
+    what was chosen for those before as shown.
 
     Parameters
     ----------
@@ -65,9 +67,10 @@ class GuardedAgent(Agent):
         window: int = 1000,
         seed: Seed | Sequence[Seed] = 0,
     ) -> None:
-        arms = agent.arms.setting() if isinstance(agent, Agent) else agent.n_arms
-        super().__init__(arms, agent.n_worlds, seed, agent.n_features)
-        self.agent, self.shared = agent, getattr(agent, "shared", False)
+        if not isinstance(agent, Agent):
+            raise TypeError(f"agent must be an Agent: got {agent!r:.100}")
+        super().__init__(agent.arms, agent.n_worlds, seed, agent.n_features)
+        self.agent, self.shared = agent, agent.shared
         self.needs_truth = getattr(agent, "needs_truth", False)
         self.segment_of_user, n_segments = None, 1
         if segment_of_user is not None:
@@ -131,7 +134,8 @@ class GuardedAgent(Agent):
     ) -> NDArray[np.float64]:
         """Return the exact probability with which `select` chooses each arm: see `Agent.propensities`.
 
-        If the caps and `allowed` together would leave no arm, the caps are ignored.
+        If the caps and `allowed` together would leave no arm, the caps are ignored. Each of several visitors
+        is treated as the next one; what caps change among them, `decide` returns.
         """
         allowed = self._mask(context, allowed)
         if (self.cap < 1).any():
@@ -144,7 +148,7 @@ class GuardedAgent(Agent):
 
     def choose(self, context: Context) -> int | NDArray[np.int64]:
         """Draw an arm from the propensities."""
-        return self.draw(self.propensities(context))
+        return self._drawn(context)[0]
 
     def decide(self, context: Context) -> tuple[Hashable | NDArray, float | NDArray]:
         """Choose as `select` does, and return the arm together with the propensity to log.
@@ -155,11 +159,28 @@ class GuardedAgent(Agent):
         propensity : float, or ndarray, shape (n,) or (W,)
             Probability with which the arm was drawn.
         """
-        policy = self.propensities(context)
-        place = self.draw(policy)
+        place, policy = self._drawn(context)
         of_place = np.take_along_axis(policy, np.expand_dims(place, -1), axis=-1)
         propensity = of_place[..., 0] if np.ndim(place) else float(of_place[0])
         return self.arms.of(place), propensity
+
+    def _drawn(self, context: Context) -> tuple[int | NDArray[np.int64], NDArray]:
+        """Draw arms; return their positions and the propensities from which each was drawn."""
+        n = self._n_visitors(context)
+        if not n or not (self.cap < 1).any():
+            policy = self.propensities(context)
+            return self.draw(policy), policy
+        self._check(context)  # this and the next may refuse, before anything is drawn
+        self._segment(context)
+        places, policies, counted = [], [], (self._recent.copy(), self._n_recent)
+        try:
+            for one in map(context.of_world, range(n)):
+                policies.append(self.propensities(one))
+                places.append(self.draw(policies[-1]))
+                self._count(self._shown(one, (places[-1],)))
+        finally:
+            self._recent, self._n_recent = counted
+        return np.array(places), np.array(policies)
 
     def draw(self, propensities: NDArray[np.float64]) -> int | NDArray[np.int64]:
         """Draw an arm from given propensities, for a caller who logs them; return its position."""
@@ -169,11 +190,23 @@ class GuardedAgent(Agent):
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Let the agent learn, and count the arm that was shown."""
-        group = self.group_of_arm[at if self.group_of_arm.ndim == 2 else at[-1:]]
-        shown = np.array([self._segment(context), group])
+        shown = self._shown(context, at)  # may refuse the visitor
         self.agent.learn(context, at, reward)
+        self._count(shown)
+
+    def _shown(self, context: Context, at: tuple) -> NDArray[np.int64]:
+        """Return the visitor's segment and the group of the arm, shape (2,) or (2, W)."""
+        group = self.group_of_arm[at if self.group_of_arm.ndim == 2 else at[-1:]]
+        return np.array([self._segment(context), group])
+
+    def _count(self, shown: NDArray[np.int64]) -> None:
         self._recent[self._n_recent % self.window] = shown
         self._n_recent += 1
+
+    @contextmanager
+    def _unchanged_on_failure(self) -> Iterator[None]:
+        with self.agent._unchanged_on_failure(), super()._unchanged_on_failure():
+            yield
 
     def _restore(self, learned: dict[str, Any]) -> None:
         super()._restore(learned)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -84,6 +85,11 @@ class HybridLinUCBAgent(Agent):
         self.single = RidgePosterior(len(self.own), self.ridge, self._shape)
         self.C = np.zeros((*self._shape, len(self.own), self.n_features))
 
+    @classmethod
+    def _least_numbers(cls, settings: dict[str, Any]) -> float:
+        own = cls._n_models(settings) * len(settings["own"])
+        return settings["n_features"] ** 2 + own * settings["n_features"]
+
     def scores(self, context: Context) -> NDArray[np.float64]:
         """Return the upper confidence bounds, shape (n_arms,) or (W, n_arms)."""
         z = self._check(context).features.astype(np.float64, copy=False)
@@ -101,11 +107,14 @@ class HybridLinUCBAgent(Agent):
         gain = np.matvec(self.single.A_inv[at], x)
         weight = 1 / (1 + np.vecdot(x, gain))
         unexplained = reward - self.single.predict(x, at)
-        self.common.update(v, unexplained, weight=weight)
-        self.single.update(x, reward, at)
+        self.common.check_length(v, weight=weight)  # before either has changed
+        self.single.check_length(x, at)
+        self.common.learn(v, unexplained, weight=weight)
+        self.single.learn(x, reward, at)
         self.C[at] += (weight[..., None] * gain)[..., None] * v[..., None, :]
 
     def restock(self, arms: NDArray[np.int64]) -> None:
         """Reset the own weights of arms that now hold other products."""
+        super().restock(arms)
         self.single.reset(self._at(arms))
         self.C[self._at(arms)] = 0

@@ -8,7 +8,6 @@ log-odds of a click (Chapter 4, "The additive trap").
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
@@ -30,10 +29,13 @@ from zoolib._support.checks import (
 from zoolib._support.settings import one_of, optional, setting
 from zoolib._support.tables import column_labels
 from zoolib.agents.base import Agent, Context
-from zoolib.models.posterior import STEEP, RidgePosterior
+from zoolib.models.posterior import RidgePosterior, rows_of_each
 
 # The least weight of a row, however certain the predicted click: see `LinearAgent.linearise`.
 LEAST_VARIANCE = 1e-4
+# When a row leaves a window whose squared length is more than this many times the ridge, its model is
+# computed from the rows that stay: subtracted, it would leave its rounding errors behind.
+FAR = 1e6
 
 
 @dataclass(eq=False, repr=False)
@@ -104,6 +106,10 @@ class LinearAgent(Agent):
         }
         self._n_recent = 0
 
+    @classmethod
+    def _least_numbers(cls, settings: dict[str, Any]) -> float:
+        return cls._n_models(settings) * settings["n_features"] ** 2
+
     def _restore(self, learned: dict[str, Any]) -> None:
         super()._restore(learned)
         as_ids("arm", self._recent["arm"], self.n_arms)
@@ -127,6 +133,7 @@ class LinearAgent(Agent):
 
         They restart from the agent's prior, since a prior given to `add_arms` describes the earlier product.
         """
+        super().restock(arms)
         if not self.shared:
             nothing = np.zeros(self.n_features)
             self.posterior.reset(self._at(arms), nothing, self.posterior.ridge)
@@ -159,7 +166,7 @@ class LinearAgent(Agent):
             raise ValueError(
                 "mean and ridge are for arms with models of their own: got a shared model"
             )
-        self._grow(arms)
+        self._grow(grown)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Apply the discount or window, then learn from the arm played."""
@@ -168,6 +175,7 @@ class LinearAgent(Agent):
         weight = 1.0
         if self.link == "logit":
             reward, weight = self.linearise(x, reward, at)
+        self.posterior.check_length(x, at, weight)
         self.posterior.learn(x, reward, at, weight, self.discount)
         if self.window is not None:
             self._slide(arm, x, reward, weight)
@@ -213,14 +221,12 @@ class LinearAgent(Agent):
             )
         passes, names = as_size("passes", passes), column_labels(features)
         features, arms, rewards = self._log(features, arms, rewards)
-        before, self.posterior = self.posterior, copy.deepcopy(self.posterior)
-        try:
-            for model in [()] if self.shared else np.ndindex(self.n_arms):
-                mine = arms == model if model else slice(None)
-                self._fit(features[mine], rewards[mine], model, passes)
-        except Exception:
-            self.posterior = before
-            raise
+        with self.posterior._unchanged_on_failure():
+            if self.shared:
+                self._fit(features, rewards, (), passes)
+            else:
+                for arm, mine in enumerate(rows_of_each(arms, self.n_arms)):
+                    self._fit(features[mine], rewards[mine], (arm,), passes)
         self._remember(names)
 
     def _fit(
@@ -267,19 +273,17 @@ class LinearAgent(Agent):
             column[place] = row[name]
         self._n_recent += 1
         if self._n_recent > self.window:
-            model, x = self._model(gone["arm"]), gone["x"]
-            left = 1 - gone["weight"] * self.posterior.width(x, model) ** 2
-            if np.min(left) > 1 / STEEP:
-                self.posterior.learn(x, gone["reward"], model, -gone["weight"])
-                return
-            # Next to such a row the others were rounded: learn them again.
-            mine = self.shared | (self._recent["arm"] == gone["arm"])
-            rows, reward, weight = (
-                np.moveaxis(self._recent[name], 0, len(self._worlds))
-                for name in ("x", "reward", "weight")
-            )
-            weight = weight * np.moveaxis(mine, 0, -1)
-            self.posterior.rebuild(rows, reward, weight, model)
+            model, x, weight = self._model(gone["arm"]), gone["x"], gone["weight"]
+            if np.any(weight * np.vecdot(x, x) > FAR * self.posterior.ridge):
+                self._relearn(gone["arm"], model)
+            else:
+                self.posterior.learn(x, gone["reward"], model, -weight)
+
+    def _relearn(self, arm: ArrayLike, model: tuple) -> None:
+        """Learn the model of an arm, or of all, from the rows in the window alone."""
+        of_arm, x, reward, weight = self._recent.values()
+        weight = weight if self.shared else np.where(of_arm == arm, weight, 0)
+        self.posterior.rebuild(np.moveaxis(x, 0, -2), reward.T, weight.T, model)
 
     def _model(self, arm: ArrayLike) -> tuple:
         """Return the index of the model of an arm, in each world."""
@@ -386,7 +390,10 @@ class EpsilonGreedyAgent(LinearAgent):
     def choose(self, context: Context) -> int | NDArray[np.int64]:
         """Choose the best arm or, with probability `epsilon`, any arm."""
         scores = self._on_offer(context, self.scores(context))
-        explore, which, tie = (self._uniform(context) for _ in range(3))
+        n = self._n_visitors(context)
+        drawn = self._uniforms.next(3 if n is None else 3 * n)
+        drawn = drawn if n is None else drawn.reshape(n, 3)
+        explore, which, tie = np.moveaxis(drawn, -1, 0)
         any_arm = self._best(np.where(np.isfinite(scores), 0.0, scores), which)
         arm = np.where(explore < self.epsilon, any_arm, self._best(scores, tie))
         return int(arm) if arm.ndim == 0 else arm

@@ -11,6 +11,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -122,7 +124,16 @@ class NeuralAgent(Agent):
                 f"buffer_size must be at least batch_size={self.batch_size}: got {self.buffer_size}"
             )
         # Assume that all arms have equal features until a context shows otherwise.
-        self._alike = self._group(np.zeros((*self._shape, 1)))
+        first, group = np.zeros((*self._shape[:-1], 1), int), np.zeros(self._shape, int)
+        self._alike = self._at(first), self._at(group)
+
+    @classmethod
+    def _least_numbers(cls, settings: dict[str, Any]) -> float:
+        sizes = settings["n_features"], *settings["hidden"]
+        widths = sum(n_in * n_out for n_in, n_out in pairwise(sizes))
+        widths = (settings["n_worlds"] or 1) * widths
+        widths += cls._n_models(settings) * sizes[-1]
+        return settings.get("n_members", 1) * widths
 
     def make_network(self, generators: Generators) -> nn.Module:
         """Return a new network from features to 1 or K outputs, with weights drawn by these generators."""
@@ -181,6 +192,8 @@ class NeuralAgent(Agent):
     ) -> NDArray:
         """Score all arms; several visitors are scored one by one, along an axis of the result."""
         rows = self._rows(context)
+        if self._n_visitors(context) == 0:
+            return np.zeros((1,) * axis + rows.shape[:-1])
         if self._n_visitors(context) is not None:
             return np.stack([finite("scores", score(one)) for one in rows], axis)
         rows, group = self._lookalikes(rows) if self.shared else (rows, ())
@@ -231,10 +244,9 @@ class NeuralAgent(Agent):
         played = self.represent(x)
         every = self.train_every
         due = every is not None and (self.n_updates + 1) % every == 0
-        undo = [self.remember(x, reward, at[-1])]
-        trains = due and len(self.memory) >= self.batch_size
-        if trains:
-            undo.append(self._snapshot())
+        trains = due and len(self.memory) + 1 >= self.batch_size
+        undo = [self._snapshot()] if trains else []
+        undo.append(self.remember(x, reward, at[-1]))
         with undone_on_failure(*undo):
             if trains:
                 self.train()
@@ -253,9 +265,9 @@ class NeuralAgent(Agent):
         """
         if len(self.memory) == 0:
             raise ValueError("memory must hold rows to train on: got none")
-        # All batches are drawn at once: drawing takes one call per world, however few the rows.
-        drawn = self.memory.sample(self.n_batches * self.batch_size)
         with undone_on_failure(self._snapshot()):
+            # All batches are drawn at once: drawing takes one call per world, however few the rows.
+            drawn = self.memory.sample(self.n_batches * self.batch_size)
             self._descend(drawn, self.batch_size)
 
     def losses(self, x: Tensor, reward: Tensor, arm: Tensor | None = None) -> Tensor:
@@ -301,15 +313,13 @@ class NeuralAgent(Agent):
             descend(self._optimiser, self.losses(*batch))
 
     def _snapshot(self) -> Callable[[], None]:
-        """Return a function that restores the present weights and the optimiser's state."""
+        """Return a function that restores weights, the optimiser's state and the luck of training."""
         arrays = [a for kept in self._weights.values() for a in kept.values()]
-        before = [array.copy() for array in arrays]
+        return put_back(arrays, self._trainers())
 
-        def put_back() -> None:
-            for array, old in zip(arrays, before, strict=True):
-                array[...] = old
-
-        return put_back
+    def _trainers(self) -> list[np.random.Generator]:
+        """Return the generators that training, and what precedes it, draws from."""
+        return [*self.memory.generators]
 
     @property
     def _weights(self) -> dict[str, dict[str, NDArray]]:
@@ -331,6 +341,22 @@ def undone_on_failure(*undo: Callable[[], None]) -> Iterator[None]:
         for one in undo:
             one()
         raise
+
+
+def put_back(
+    arrays: Sequence[NDArray], generators: Sequence[np.random.Generator]
+) -> Callable[[], None]:
+    """Return a function that gives arrays and generators their present content."""
+    before = [array.copy() for array in arrays]
+    luck = [generator.bit_generator.state for generator in generators]
+
+    def undo() -> None:
+        for array, old in zip(arrays, before, strict=True):
+            array[...] = old
+        for generator, state in zip(generators, luck, strict=True):
+            generator.bit_generator.state = state
+
+    return undo
 
 
 def finite(name: str, numbers: NDArray) -> NDArray:

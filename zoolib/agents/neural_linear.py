@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,7 +38,7 @@ from zoolib.agents.neural import (
     undone_on_failure,
 )
 from zoolib.models.networks import MLP, Generators
-from zoolib.models.posterior import RidgePosterior
+from zoolib.models.posterior import RidgePosterior, rows_of_each
 
 
 class EmbeddingWithHead(nn.Module):
@@ -141,6 +142,11 @@ class NeuralLinearAgent(NeuralAgent):
         shape = self._shape[:-1] if self.shared else self._shape
         self.posterior = RidgePosterior(width, self.ridge, shape)
 
+    @classmethod
+    def _least_numbers(cls, settings: dict[str, Any]) -> float:
+        heads = cls._n_models(settings) * settings["embedding_dim"] ** 2
+        return super()._least_numbers(settings) + heads
+
     def make_network(self, generators: Generators) -> EmbeddingWithHead:
         """Return a new network, its weights drawn by these generators."""
         sizes = (self.n_features, *self.hidden, self.embedding_dim)
@@ -175,14 +181,17 @@ class NeuralLinearAgent(NeuralAgent):
         return prediction + self.alpha * width * normals
 
     def _independent(self, context: Context) -> tuple[NDArray, NDArray] | None:
-        if self.shared or self.policy == "ucb":
+        if self.shared or self.policy == "ucb" or self._n_visitors(context) == 0:
             return None
         both = self._scored(context, lambda x: np.array(self.predict_with_width(x)), 1)
         return both[0], self.alpha * both[1]
 
     def train(self) -> None:
         """See `NeuralAgent.train`; with ``rebuild=True`` also rebuild the posterior from the newest rows."""
-        with undone_on_failure(self._snapshot()):
+        with (
+            undone_on_failure(self._snapshot()),
+            self.posterior._unchanged_on_failure(),
+        ):
             super().train()
             if self.rebuild:
                 self._rebuild(*self.memory.newest(self.window or self.buffer_size))
@@ -230,7 +239,10 @@ class NeuralLinearAgent(NeuralAgent):
             places = self.arms.places("arm", arm, shape)
             columns.append(places[..., None].astype(self.dtype))
         generators = [np.random.default_rng(one) for one in self._seeds]
-        with undone_on_failure(self._snapshot()):
+        with (
+            undone_on_failure(self._snapshot()),
+            self.posterior._unchanged_on_failure(),
+        ):
             for _ in range(epochs):
                 order = np.array([g.permutation(n) for g in generators])
                 at = (self._worlds[0][:, None], order) if self._worlds else order[0]
@@ -245,12 +257,12 @@ class NeuralLinearAgent(NeuralAgent):
             age = np.arange(x.shape[-2])[::-1]
             self.posterior.rebuild(z, reward, self.discount**age)
             return
-        for place in range(self.n_arms):
-            mine = arm[..., 0] == place
-            age = mine[..., ::-1].cumsum(axis=-1)[..., ::-1] - 1.0
-            weight = np.where(mine, self.discount**age, 0)
-            at = (*(slice(None) for _ in self._worlds), place)
-            self.posterior.rebuild(z, reward, weight, at)
+        for world in np.ndindex(self._shape[:-1]):
+            rows = rows_of_each(arm[world][:, 0], self.n_arms)
+            for place, mine in enumerate(rows):
+                weight = self.discount ** np.arange(len(mine))[::-1]
+                learnt = z[world][mine], reward[world][mine], weight
+                self.posterior.rebuild(*learnt, (*world, place))
 
     def predict(self, x: Tensor, arm: Tensor | None = None) -> Tensor:
         """Predict the rewards of rows (..., n, d) for training; returns shape (..., n)."""
@@ -273,4 +285,5 @@ class NeuralLinearAgent(NeuralAgent):
         if not (trained and self.rebuild):
             z = played.astype(np.float64)
             model = () if self.shared else at
+            self.posterior.check_length(z, model)
             self.posterior.learn(z, reward, model, discount=self.discount)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -273,6 +274,13 @@ class NeuralUCBAgent(NeuralAgent):
     ridge: float = setting(as_positive, 1.0)
     jacobian: str = setting(one_of(*JACOBIANS), "closed")
     inverse: str = setting(one_of(*INVERSES), "updated")
+
+    @classmethod
+    def _least_numbers(cls, settings: dict[str, Any]) -> float:
+        weights = super()._least_numbers(settings)
+        if settings["inverse"] == "diagonal":
+            return weights
+        return weights**2 / (settings["n_worlds"] or 1)
 
     @property
     def n_parameters(self) -> int:

@@ -14,17 +14,18 @@ from scipy.special import ndtr
 
 from zoolib._support.checks import as_probability, as_real, every_row
 
-# Scores that differ by less than this fraction of the best score (or of 1) count as equal.
+# Scores that differ by less than this fraction of the best score count as equal.
 ROUNDING = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 # Tolerance for the sum of probabilities: single precision passes, and no interval is that narrow.
 SUM_TOLERANCE = 1e-6
-# Numbers times nodes in `best_of_normals`.
-MOST_NODES = 2_400
+# Numbers times nodes in `best_of_normals`, for one decision, and for all that are computed at once.
+MOST_NODES, MOST_AT_ONCE = 2_400, 200_000
 
 
 def tied(scores: NDArray, top: NDArray) -> NDArray[np.bool_]:
     """Return which scores (..., K) equal the best (...) up to rounding."""
-    least = top - ROUNDING[scores.dtype] * (1 + abs(top))
+    rounding = ROUNDING.get(scores.dtype, ROUNDING[np.dtype(float)])
+    least = top - rounding * abs(top)
     return (scores.T >= least.T).T  # a new axis would take longer
 
 
@@ -87,12 +88,29 @@ def best_of_normals(
     -------
     ndarray, shape (..., K)
     """
+    k = mean.shape[-1]
+    n = min(max(MOST_NODES // k, 65), 1025)
+    rows = [np.broadcast_to(a, mean.shape) for a in (mean, deviation, allowed)]
+    rows = [array.reshape(-1, k) for array in rows]
+    at_once = max(1, MOST_AT_ONCE // (n * k))
+    policy = np.empty(rows[0].shape)
+    for i in range(0, len(policy), at_once):
+        part = slice(i, i + at_once)
+        policy[part] = _best_of_normals(*(array[part] for array in rows), n)
+    return policy.reshape(mean.shape)
+
+
+def _best_of_normals(
+    mean: NDArray, deviation: NDArray, allowed: NDArray[np.bool_], n: int
+) -> NDArray[np.float64]:
+    """Do the same for rows (m, K), with n nodes for the integral."""
     mean = np.where(allowed, mean.astype(np.float64), -np.inf)
     top = mean.max(axis=-1, keepdims=True)
     # A lower limit on the standard deviation, so that scores that differ only by rounding tie.
-    deviation = np.maximum(deviation, ROUNDING[np.dtype(float)] * (1 + abs(top)))
+    scale = np.maximum(abs(top), deviation.max(axis=-1, keepdims=True))
+    least = np.where(scale > 0, ROUNDING[np.dtype(float)] * scale, 1)
+    deviation = np.maximum(deviation, least)
     mean, deviation = mean[..., None], deviation[..., None]
-    n = min(max(MOST_NODES // mean.shape[-2], 65), 1025)
     spread = 12 * _steps(max(25, 2 * n // mean.shape[-2])) - 6
     nodes = mean + deviation * spread
     least = nodes[..., 0].max(axis=-1)[..., None]  # the largest is hardly below this

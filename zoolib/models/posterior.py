@@ -15,7 +15,10 @@ and W worlds of them ``(W, K, d, d)``. The formulas do not change.
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,8 +38,9 @@ from zoolib._support.state import Stateful
 STEEP = 100
 # and after this number of updates.
 REFRESH_EVERY = 1000
-# A row that multiplies it by more than this may leave nothing of the prior but rounding.
-LOST = 1e12
+# A row whose squared length, times its weight, is more than this many times the prior's weight is refused:
+# the prior would be lost in rounding, and A soon be singular.
+LONGEST = 1e15
 # Discounts also reduce the prior. Whenever they have shrunk A to this fraction,
 LEAST_FADED = 0.1
 # the prior is raised to this fraction of the ridge if it is below: A must stay invertible.
@@ -90,6 +94,10 @@ class RidgePosterior(Stateful):
         self._n_updates = 0
         self.reset()
 
+    @classmethod
+    def _least_numbers(cls, settings: dict[str, Any]) -> float:
+        return math.prod(settings["shape"]) * settings["n_features"] ** 2
+
     def update(
         self,
         x: ArrayLike,
@@ -124,7 +132,12 @@ class RidgePosterior(Stateful):
                 raise ValueError(
                     "weight must be positive for a row that was never learnt"
                 )
+        self.check_length(x, at, weight)
         self.learn(x, reward, at, weight, discount)
+
+    def check_length(self, x: NDArray, at: At = (), weight: ArrayLike = 1.0) -> None:
+        """Raise a ValueError if a row for one of the selected posteriors is too long beside its prior."""
+        _check_length(weight * np.vecdot(x, x), self._prior[at])
 
     def learn(
         self,
@@ -143,14 +156,10 @@ class RidgePosterior(Stateful):
             A^{-1} \leftarrow A^{-1} - g\, u u^\top, \qquad
             \hat\theta \leftarrow \hat\theta + g\, (r - x^\top \hat\theta)\, u .
         """
-        u = np.matvec(self._A_inv[at], x)
-        growth = 1 + weight * np.vecdot(x, u)  # of the determinant of A
-        if np.count_nonzero(growth > LOST):
-            self._refuse_if_lost(x, at, weight, discount)
         if discount != 1:
             self.decay(discount, at)
-            u = np.matvec(self._A_inv[at], x)
-            growth = 1 + weight * np.vecdot(x, u)
+        u = np.matvec(self._A_inv[at], x)
+        growth = 1 + weight * np.vecdot(x, u)  # of the determinant of A
         gain = weight / growth
         error = reward - np.vecdot(x, self._mean[at])
         self._A_inv[at] -= outer(times(gain, u), u)
@@ -160,19 +169,8 @@ class RidgePosterior(Stateful):
         self._n_updates += 1
         steep = np.count_nonzero((growth > STEEP) | (growth < 1 / STEEP))
         if steep or self._n_updates % REFRESH_EVERY == 0:
-            self._solve(at, self._A[at], self._b[at])
-
-    def _refuse_if_lost(
-        self, x: NDArray, at: At, weight: ArrayLike, discount: float
-    ) -> None:
-        """Raise, before anything has changed, if A would not be positive definite after a row."""
-        try:
-            np.linalg.cholesky(discount * self._A[at] + outer(times(weight, x), x))
-        except np.linalg.LinAlgError:
-            raise ValueError(
-                "features must not be so large that the prior is lost to rounding: "
-                f"got {np.abs(x).max():.3g}, which a scale may mend"
-            ) from None
+            with suppress(ValueError):  # the formula's result is what there is
+                self._solve(at, self._A[at], self._b[at])
 
     def update_many(
         self, x: ArrayLike, reward: ArrayLike, which: ArrayLike | None = None
@@ -189,7 +187,7 @@ class RidgePosterior(Stateful):
 
         Raises
         ------
-        numpy.linalg.LinAlgError
+        ValueError
             If rows are so large that A is numerically singular; nothing is then learnt.
         """
         if len(self.shape) != (which is not None):
@@ -200,12 +198,14 @@ class RidgePosterior(Stateful):
         reward = as_array("reward", reward, x.shape[:1], np.float64)
         which = np.zeros(len(x), int) if which is None else which
         which = as_ids("which", which, *self.shape or [1], reward.shape)
-        taught, number = np.unique(which, return_inverse=True)
+        if len(which) == 0:
+            return
+        self.check_length(x, (which,) if self.shape else ())
+        taught = np.unique(which)
         at = (taught,) if self.shape else (None,)  # adds an axis to a single posterior
         A, b = self._A[at].copy(), self._b[at].copy()
-        ends = np.bincount(number, minlength=len(A)).cumsum()
-        rows_of_each = np.split(np.argsort(number, kind="stable"), ends)
-        for i, mine in zip(range(len(A)), rows_of_each, strict=False):
+        rows = rows_of_each(which, *self.shape or [1])
+        for i, mine in enumerate(rows[one] for one in taught):
             A[i] += x[mine].T @ x[mine]
             b[i] += reward[mine] @ x[mine]
         self._solve(at, A, b)
@@ -261,7 +261,10 @@ class RidgePosterior(Stateful):
         held = np.maximum(LEAST_PRIOR * self._prior_ridge[low], self._prior[low])
         A, b = self._prior_moments(held - self._prior[low], self._prior_mean[low])
         self._prior[low], self._factor[low] = held, 1
-        self._solve(low, self._A[low] + A, self._b[low] + b)
+        self._A[low] += A
+        self._b[low] += b
+        with suppress(ValueError):
+            self._solve(low, self._A[low], self._b[low])
 
     def reset(
         self, at: At = (), mean: ArrayLike | None = None, ridge: float | None = None
@@ -318,6 +321,7 @@ class RidgePosterior(Stateful):
             if (weight < 0).any():
                 raise ValueError(f"weight must be 0 or more: got {weight.min()}")
             weighted = weight[..., None] * x
+        _check_length(np.vecdot(weighted, x), self._prior_ridge[at][..., None])
         A, b = self._prior_moments(self._prior_ridge[at], self._prior_mean[at])
         self._solve(at, A + weighted.mT @ x, b + np.vecmat(reward, weighted))
         self._prior[at], self._factor[at] = self._prior_ridge[at], 1
@@ -346,7 +350,12 @@ class RidgePosterior(Stateful):
 
     def _solve(self, at: At, A: NDArray, b: NDArray) -> None:
         """Store A and b, and the inverse and mean computed from them."""
-        A_inv = np.linalg.inv(A)  # may raise: nothing has changed
+        try:
+            A_inv = np.linalg.inv(A)
+        except np.linalg.LinAlgError:  # nothing has changed
+            raise ValueError(
+                "features must not be so large or so alike that A is numerically singular"
+            ) from None
         A_inv = (A_inv + A_inv.mT) / 2
         self._A_inv[at], self._mean[at] = A_inv, np.matvec(A_inv, b)
         self._A[at], self._b[at] = A, b
@@ -375,6 +384,21 @@ class RidgePosterior(Stateful):
     def prior(self) -> NDArray:
         """A copy of the prior's contribution to A, the ridge after discounting, shape (...)."""
         return self._prior.copy()
+
+
+def rows_of_each(which: NDArray[np.int64], n: int) -> list[NDArray[np.int64]]:
+    """Return the places of the rows of each of n models, in their order."""
+    order = np.argsort(which, kind="stable")
+    return np.split(order, np.searchsorted(which[order], np.arange(1, n)))
+
+
+def _check_length(squared: NDArray, prior: NDArray) -> None:
+    """Raise if the squared lengths of rows are too large beside the weights of the priors."""
+    if (squared > LONGEST * prior).any():
+        raise ValueError(
+            "features must not be so large that the prior is lost to rounding: got a row of length "
+            f"{squared.max() ** 0.5:.3g}, which a scale may mend"
+        )
 
 
 def times(n: ArrayLike, v: NDArray) -> NDArray:

@@ -41,7 +41,7 @@ class ReplayBuffer(Learner):
     (array([1., 2.]), array([False,  True]))
     """
 
-    _learns = ("_added", "_held", "_generators")  # the number of rows comes first
+    _learns = ("_added", "_held", "generators")  # the number of rows comes first
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ReplayBuffer(Learner):
     ) -> None:
         self.capacity = as_size("capacity", capacity)
         self.n_worlds = None if n_worlds is None else as_size("n_worlds", n_worlds)
-        lead = () if n_worlds is None else (n_worlds,)
+        lead = () if n_worlds is None else (self.n_worlds,)
         # World w owns rows w capacity … of one long table, because a single index is fastest.
         self._first = self.capacity * np.arange(n_worlds or 1).reshape(lead)
         n_rows = self._first.size * self.capacity
@@ -63,7 +63,7 @@ class ReplayBuffer(Learner):
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
         """Restart the random numbers of `sample` from a new seed."""
         seeds = as_seeds("seed", seed, self.n_worlds)
-        self._generators = [stream(one, "replay") for one in seeds]
+        self.generators = [stream(one, "replay") for one in seeds]
 
     def __len__(self) -> int:
         """Return the number of rows held; with worlds, the smallest number in any world."""
@@ -102,7 +102,7 @@ class ReplayBuffer(Learner):
     def draw(self, n: int) -> NDArray[np.int64]:
         """Draw the positions of n rows per world, (n,) or (W, n); successive positions hold successive rows."""
         held = self._n_held.reshape(-1).tolist()
-        pairs = zip(self._generators, held, strict=True)
+        pairs = zip(self.generators, held, strict=True)
         drawn = [generator.integers(m, size=n) for generator, m in pairs]
         return np.reshape(drawn, (*self._first.shape, n))
 
