@@ -133,7 +133,8 @@ def _of_objects(name: str, table: object, array: NDArray, *at: int) -> NDArray:
     for place, one, gap in zip(
         np.ndindex(array.shape), array.flat, missing, strict=True
     ):
-        if not gap and not isinstance(one, Real | np.bool_):
+        # A table may have gaps; a single value that is missing is no number.
+        if (not gap or array.ndim == 0) and not isinstance(one, Real | np.bool_):
             raise TypeError(
                 f"{name} must hold real numbers: got {one!r}{where(table, (*place, *at))}"
             )
