@@ -429,8 +429,9 @@ class Agent(Stateful):
         if allowed is None:
             return offered
         same_rows(context=context, allowed=allowed if np.ndim(allowed) == 2 else None)
-        order = in_order("allowed", column_labels(allowed), self.arms[:])
-        allowed = np.asarray(allowed)[..., order]
+        if (names := column_labels(allowed)) is not None:
+            order = in_order("allowed", names, self.arms[:])
+            allowed = np.asarray(allowed)[..., order]
         return as_mask("allowed", allowed, shape, offered)
 
     def _rows(self, context: Context) -> NDArray:
