@@ -9,6 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import as_ids, as_size
+from zoolib._support.tables import is_missing
+
+# Sets have no order of their own, and a text or bytes are a single label.
+UNORDERED = set | frozenset | str | bytes
 
 
 class Labels:
@@ -34,11 +38,11 @@ class Labels:
         if isinstance(arms, Integral):
             self._n = as_size(name, arms)
             return
-        if not isinstance(arms, Iterable) or getattr(arms, "ndim", 1) != 1:
+        one_axis = isinstance(arms, Iterable) and getattr(arms, "ndim", 1) == 1
+        if not one_axis or isinstance(arms, UNORDERED):
             raise TypeError(
                 f"{name} must be a whole number or a sequence of labels: got {arms!r:.100}"
             )
-        _in_order(name, arms)
         self.names = tuple(_label(name, one) for one in arms)
         self._n = as_size(f"number of {name}", len(self.names))
         for place, label in enumerate(self.names):
@@ -68,8 +72,8 @@ class Labels:
         """Return the places of labels, a list or array of them or, with ``shape=()``, of a single one."""
         if self.names is None:
             return as_ids(name, labels, self._n, shape)
-        if shape != ():
-            _in_order(name, labels)
+        if shape != () and isinstance(labels, UNORDERED):
+            raise TypeError(f"{name} must be a sequence of labels: got {labels!r:.100}")
         given = [labels] if shape == () else list(labels)
         if shape not in (None, (), (len(given),)):
             raise ValueError(f"{name} must have shape {shape}: got {(len(given),)}")
@@ -110,13 +114,6 @@ def as_objects(things: Iterable[Hashable]) -> NDArray[np.object_]:
     return np.fromiter(things, object, len(things))
 
 
-def _in_order(name: str, labels: object) -> None:
-    """Raise if labels have no order, which differs between two runs of a program, or are one text."""
-    if isinstance(labels, set | frozenset | str | bytes):
-        kind = type(labels).__name__
-        raise TypeError(f"{name} must hold labels in their order: got a {kind}")
-
-
 def _label(name: str, value: object) -> Hashable:
     """Return a label: Python's own instead of NumPy's, and a tuple for the list that a file makes of it."""
     if isinstance(value, np.datetime64 | np.timedelta64):
@@ -127,11 +124,8 @@ def _label(name: str, value: object) -> Hashable:
         return tuple(_label(name, one) for one in value)
     try:
         hash(value)
-        known = bool(value == value)  # NaN equals nothing, and pandas' gap is no answer
     except TypeError:
-        known = False
-    if not known:
-        raise TypeError(
-            f"{name} must hold hashable labels that equal themselves: got {value!r}"
-        )
+        raise TypeError(f"{name} must hold hashable labels: got {value!r}") from None
+    if value is not None and is_missing(value):
+        raise ValueError(f"{name} must hold labels without gaps: got {value!r}")
     return value
