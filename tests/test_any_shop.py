@@ -332,7 +332,7 @@ def test_new_arms_bring_their_labels(shared):
         (1, TypeError, "arms must be labels .*got 1"),
         (["e", "a"], ValueError, "arms must differ: got 'a' more than once"),
         ([], ValueError, "number of arms must be at least 1"),
-        ("e", TypeError, "labels in their order: got a str"),
+        ("e", TypeError, "a sequence of labels: got 'e'"),
     ):
         with pytest.raises(error, match=words):
             agent.add_arms(arms)
