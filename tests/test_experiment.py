@@ -422,7 +422,9 @@ def test_agents_see_a_plain_context_unless_they_say_that_they_cheat(n_worlds, ch
         assert type(context) is (RevealedContext if cheats else Context)
         public = {name for name in dir(context) if not name.startswith("_")}
         truth = {"expected_reward"} if cheats else set()
-        assert public == {"arms", "features", "of_world", "user_id"} | truth
+        labels = {"names", "row_labels", "arms_of_rows"}
+        seen = {"arms", "offered", "features", "of_world", "user_id"}
+        assert public == seen | labels | truth
         assert {name.lstrip("_") for name in vars(context)} <= public
         users = history.user[:, step]
         assert np.array_equal(context.user_id, users[w])
@@ -544,7 +546,7 @@ def test_arguments_are_checked_before_anything_is_played(arguments, error, words
         (Always(-1), ValueError, ["arm", "-1"]),
         (Always(3.0), TypeError, ["arm", "float64"]),
         (Always(True), TypeError, ["arm", "bool"]),
-        (Always(None), TypeError, ["arm", "object"]),
+        (Always(None), TypeError, ["arm", "gap"]),
         (Always([3]), ValueError, ["arm", "(3,)", "(3, 1)"]),
         (InStep(3), ValueError, ["arm", "(3,)", "()"]),
         (InStep([3, 4]), ValueError, ["arm", "(3,)", "(2,)"]),

@@ -218,7 +218,7 @@ def test_a_refused_shock_changes_nothing(shock, error, words):
         (0.0, 0, TypeError, ["user_id", "float64"]),
         ("0", 0, TypeError, ["user_id", "<U1"]),
         (0, True, TypeError, ["product_id", "bool"]),
-        (0, None, TypeError, ["product_id", "object"]),
+        (0, None, TypeError, ["product_id", "None"]),
         ([0, 1, 2], [0, 1], ValueError, ["user_id", "product_id", "(3,)", "(2,)"]),
     ],
 )
