@@ -373,7 +373,7 @@ class Agent(Stateful):
         return numbers(name, features)[..., in_order(name, names, known)]
 
     def state(self) -> dict[str, Any]:
-        """Return all that the agent needs to continue: see `Stateful.state`."""
+        """Return all that the agent needs to continue."""
         state = super().state()
         if self.feature_names is not None:
             state["learned"]["feature_names"] = list(self.feature_names)

@@ -100,7 +100,7 @@ class GuardedAgent(Agent):
 
     @property
     def feature_names(self) -> tuple[Hashable, ...] | None:
-        """The names of features that the agent has learnt: see `Agent`."""
+        """Names of the features that the agent has learnt, as those of `Agent`."""
         return getattr(self.agent, "feature_names", None)
 
     @feature_names.setter

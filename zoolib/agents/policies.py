@@ -14,8 +14,10 @@ from scipy.special import ndtr
 
 from zoolib._support.checks import as_probability, as_real, every_row
 
-# Scores that differ by less than this fraction of the best score count as equal.
+# Scores that differ by less than this fraction of the best score count as equal, and so do what rounding
+# leaves of scores of zero.
 ROUNDING = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
+RESIDUE = 1e-10
 # Tolerance for the sum of probabilities: single precision passes, and no interval is that narrow.
 SUM_TOLERANCE = 1e-6
 # Numbers times nodes in `best_of_normals`, for one decision, and for all that are computed at once.
@@ -25,7 +27,7 @@ MOST_NODES, MOST_AT_ONCE = 2_400, 200_000
 def tied(scores: NDArray, top: NDArray) -> NDArray[np.bool_]:
     """Return which scores (..., K) equal the best (...) up to rounding."""
     rounding = ROUNDING.get(scores.dtype, ROUNDING[np.dtype(float)])
-    least = top - rounding * abs(top)
+    least = top - (rounding * abs(top) + RESIDUE)
     return (scores.T >= least.T).T  # a new axis would take longer
 
 
