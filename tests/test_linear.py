@@ -536,7 +536,7 @@ def test_a_fit_is_the_best_fit_to_the_log(link, shared):
     agent = LinUCBAgent(K, D, ridge=RIDGE, link=link, shared=shared)
     agent.update_many(x, arms, clicks)
     once = agent.posterior.mean
-    agent.fit(x, arms, clicks)
+    agent.fit_many(x, arms, clicks)
     for model in [()] if shared else [(k,) for k in range(K)]:
         mine = arms == model if model else slice(None)
         rows, r = x[mine], clicks[mine]
@@ -564,10 +564,12 @@ def test_a_fit_that_is_refused_changes_nothing():
     before = state_of(agent)
     for rewards in ([0, 2.0], [0, NAN]):
         with pytest.raises(ValueError, match="reward"):
-            agent.fit(np.eye(2), [0, 1], rewards)
+            agent.fit_many(np.eye(2), [0, 1], rewards)
     assert same(before, state_of(agent))
-    with pytest.raises(ValueError, match="fit is for agents that forget nothing: got"):
-        LinUCBAgent(2, 2, discount=0.9).fit(np.eye(2), [0, 1], [0, 1])
+    with pytest.raises(
+        ValueError, match="fit_many is for agents that forget nothing: got"
+    ):
+        LinUCBAgent(2, 2, discount=0.9).fit_many(np.eye(2), [0, 1], [0, 1])
 
 
 @pytest.mark.parametrize("n_worlds", [None, 2])

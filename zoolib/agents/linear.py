@@ -62,7 +62,7 @@ class LinearAgent(Agent):
     link : {"identity", "logit"}, default "identity"
         What the model predicts: the reward, or with "logit" the log-odds of a click. With "logit",
         rewards must lie in [0, 1] and scores are log-odds. Where clicks are rare, what is learnt visit by visit
-        predicts too many, too surely; `fit` learns a log as a whole.
+        predicts too many, too surely; `fit_many` learns a log as a whole.
     seed : int, SeedSequence or Generator, or a sequence of them, default 0
         Seed of the agent's random numbers; with worlds, one for all or one for each.
 
@@ -192,7 +192,7 @@ class LinearAgent(Agent):
         else:
             super()._learn_many(user_ids, rows, arms, rewards)
 
-    def fit(
+    def fit_many(
         self,
         features: ArrayLike,
         arms: ArrayLike,
@@ -216,7 +216,7 @@ class LinearAgent(Agent):
         """
         if self.window is not None or self.discount < 1:
             raise ValueError(
-                "fit is for agents that forget nothing: "
+                "fit_many is for agents that forget nothing: "
                 f"got discount={self.discount} and window={self.window}"
             )
         passes, names = as_size("passes", passes), column_labels(features)

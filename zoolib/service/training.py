@@ -29,15 +29,15 @@ MOST_JUDGED = 10_000
 def train(agent: Agent, log: EventLog, epochs: int = 10) -> Model:
     """Teach an agent that has learnt nothing yet a log; events without features teach it nothing.
 
-    A neural-linear agent's network is trained on the log as a table, in so many passes, and its posterior
-    built from it; any other agent learns reward by reward. A loss that is not finite raises
+    If it has a method `fit`, its network is trained on the log as a table, in so many passes, and its
+    posterior built from it; else it learns reward by reward. A loss that is not finite raises
     FloatingPointError.
     """
     seen = log.where(log.context >= 0)
     if len(seen) == 0:
         raise ValueError("log must hold rewarded events: got none")
     arms = agent.arms.of(seen.arm)
-    if hasattr(agent, "network") and hasattr(agent, "fit"):
+    if hasattr(agent, "fit"):
         agent.fit(seen.played, seen.reward, epochs=epochs, arm=arms)
     else:
         rows = zip(seen.context, arms, seen.reward, strict=True)
