@@ -366,10 +366,10 @@ def test_ties_of_one_world_leave_the_others_alone():
 @pytest.mark.parametrize(
     ("scores", "tied"),
     [
-        ([0.5, 0.5 + 0.4e-10], True),
-        ([0.5, 0.5 + 0.6e-10], False),
-        ([0.0, 0.0], True),
-        ([0.0, 1e-300], False),
+        ([0.5, 0.5 + 1e-10], True),
+        ([0.5, 0.5 + 2e-10], False),
+        ([0.0, 0.9e-10], True),
+        ([0.0, 1.1e-10], False),
         ([1e6, 1e6 + 0.9e-4], True),
         ([1e6, 1e6 + 1.2e-4], False),
         ([-1e6 - 0.9e-4, -1e6], True),
@@ -817,7 +817,7 @@ def test_propensities_that_are_exact_use_up_no_luck():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_propensities_share_between_scores_closer_than_rounding(dtype):
-    near = {np.float32: 0.5 + 4e-6, np.float64: 0.5 + 4e-11}[dtype]
+    near = {np.float32: 0.5 + 4e-6, np.float64: 0.5 + 5e-11}[dtype]
     agent = StaticAgent(np.array([[0.5, near, 0.4]], dtype))
     assert agent.propensities(bare(3)).tolist() == [0.5, 0.5, 0]
     # What is not allowed is not what others are compared with.

@@ -110,8 +110,8 @@ def _best_of_normals(
     top = mean.max(axis=-1, keepdims=True)
     # A lower limit on the standard deviation, so that scores that differ only by rounding tie.
     scale = np.maximum(abs(top), deviation.max(axis=-1, keepdims=True))
-    least = np.where(scale > 0, ROUNDING[np.dtype(float)] * scale, 1)
-    deviation = np.maximum(deviation, least)
+    narrowest = ROUNDING[np.dtype(float)] * scale + RESIDUE
+    deviation = np.maximum(deviation, narrowest)
     mean, deviation = mean[..., None], deviation[..., None]
     spread = 12 * _steps(max(25, 2 * n // mean.shape[-2])) - 6
     nodes = mean + deviation * spread
