@@ -107,8 +107,7 @@ class HybridLinUCBAgent(Agent):
         gain = np.matvec(self.single.A_inv[at], x)
         weight = 1 / (1 + np.vecdot(x, gain))
         unexplained = reward - self.single.predict(x, at)
-        self.common.check_length(v, weight=weight)  # before either has changed
-        self.single.check_length(x, at)
+        self.single.check_length(x, at)  # before either has changed
         self.common.learn(v, unexplained, weight=weight)
         self.single.learn(x, reward, at)
         self.C[at] += (weight[..., None] * gain)[..., None] * v[..., None, :]

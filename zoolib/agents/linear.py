@@ -175,7 +175,6 @@ class LinearAgent(Agent):
         weight = 1.0
         if self.link == "logit":
             reward, weight = self.linearise(x, reward, at)
-        self.posterior.check_length(x, at, weight)
         self.posterior.learn(x, reward, at, weight, self.discount)
         if self.window is not None:
             self._slide(arm, x, reward, weight)

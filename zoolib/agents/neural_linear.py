@@ -285,5 +285,4 @@ class NeuralLinearAgent(NeuralAgent):
         if not (trained and self.rebuild):
             z = played.astype(np.float64)
             model = () if self.shared else at
-            self.posterior.check_length(z, model)
             self.posterior.learn(z, reward, model, discount=self.discount)

@@ -132,7 +132,6 @@ class RidgePosterior(Stateful):
                 raise ValueError(
                     "weight must be positive for a row that was never learnt"
                 )
-        self.check_length(x, at, weight)
         self.learn(x, reward, at, weight, discount)
 
     def check_length(self, x: NDArray, at: At = (), weight: ArrayLike = 1.0) -> None:
@@ -147,7 +146,7 @@ class RidgePosterior(Stateful):
         weight: ArrayLike = 1.0,
         discount: float = 1.0,
     ) -> None:
-        r"""Do the same as `update`, for arguments that have already been checked.
+        r"""Do the same as `update`, for arguments of which all but the length of rows has been checked.
 
         A row x with reward r and weight w adds :math:`w\, x x^\top` to A and :math:`w\, r\, x` to b. With
         :math:`u = A^{-1} x` and the gain :math:`g = w / (1 + w\, x^\top u)` (Sherman and Morrison 1950),
@@ -156,6 +155,7 @@ class RidgePosterior(Stateful):
             A^{-1} \leftarrow A^{-1} - g\, u u^\top, \qquad
             \hat\theta \leftarrow \hat\theta + g\, (r - x^\top \hat\theta)\, u .
         """
+        self.check_length(x, at, weight)
         if discount != 1:
             self.decay(discount, at)
         u = np.matvec(self._A_inv[at], x)
