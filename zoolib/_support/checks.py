@@ -184,17 +184,10 @@ def _numbers(
     name: str, value: ArrayLike, kinds: str, what: str, shape: Shape | None
 ) -> NDArray:
     """Return an array of one of these kinds of numbers and of the shape wanted."""
-    array = value if type(value) is np.ndarray else numbers(name, value)
-    if (
-        array.size == 0
-    ):  # as an array of nothing can be of any type, and a list of any shape
-        array = array if array.dtype.kind in kinds else array.astype(np.int64)
-        if array.ndim == 1 and shape is not None and len(shape) > 1 and shape[0] != ...:
-            array = array.reshape(
-                0, *(0 if isinstance(n, str) else n for n in shape[1:])
-            )
-    if array.dtype == object:
-        array = numbers(name, array)
+    plain = type(value) is np.ndarray and value.dtype != object
+    array = value if plain else numbers(name, value)
+    if array.size == 0:
+        array = _of_nothing(array, kinds, shape)
     if array.dtype.kind not in kinds:
         got = f"dtype {array.dtype}"
         if array.dtype.kind == "f" and (gaps := np.argwhere(np.isnan(array))).size:
@@ -203,6 +196,14 @@ def _numbers(
     if shape is not None and not _fits(array.shape, shape):
         wanted = str(shape).replace("'", "").replace("Ellipsis", "...")
         raise ValueError(f"{name} must have shape {wanted}: got {array.shape}")
+    return array
+
+
+def _of_nothing(array: NDArray, kinds: str, shape: Shape | None) -> NDArray:
+    """Return an array without entries in a type and shape wanted: a list of nothing says neither."""
+    array = array if array.dtype.kind in kinds else array.astype(np.int64)
+    if array.ndim == 1 and shape is not None and len(shape) > 1 and shape[0] != ...:
+        return array.reshape(0, *(0 if isinstance(n, str) else n for n in shape[1:]))
     return array
 
 

@@ -75,8 +75,9 @@ def in_order(
     if labels is None or tuple(labels) == tuple(wanted):
         return slice(None)
     places = {label: place for place, label in enumerate(labels)}
+    known = set(wanted)
     missing = [label for label in wanted if label not in places]
-    unknown = [label for label in labels if label not in set(wanted)]
+    unknown = [label for label in labels if label not in known]
     if missing or unknown or len(places) < len(labels):
         what = f"lacks {missing[0]!r}" if missing else f"unknown {unknown[0]!r}"
         if not missing and not unknown:

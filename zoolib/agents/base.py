@@ -86,19 +86,21 @@ class Context:
         offered: ArrayLike | None = None,
     ) -> None:
         self.names = self.row_labels = self._arms_of_rows = None
+        visitors = _visitors(user_id)
+        several = isinstance(visitors, np.ndarray)
         if type(features) is not np.ndarray:
             self.names, rows = column_labels(features), row_labels(features)
-            if isinstance(_visitors(user_id), np.ndarray):
+            if several:
                 self.row_labels = same_rows(user_id=user_id, features=features)
             elif np.ndim(features) == 2 and rows is not None and not is_default(rows):
                 self._arms_of_rows = tuple(rows)
         # Rows of arms that are not on offer may hold anything: they are checked once it is known which.
         read = as_array if arms is None and offered is None else as_real
-        features, user_id = read("features", features, None), _visitors(user_id)
-        lead = np.shape(user_id) if isinstance(user_id, np.ndarray) else ()
+        features = read("features", features, None)
+        lead = visitors.shape if several else ()
         if lead == features.shape == (0,):  # lists of no visitors
             features = features.reshape(0, 1, 0)
-        if user_id is None and features.ndim == 3:
+        if visitors is None and features.ndim == 3:
             lead = features.shape[:1]
         if features.ndim == len(lead) + 1:
             features = features[..., None, :]
@@ -118,7 +120,7 @@ class Context:
                 if whole:
                     features[~self.offered] = 0
                 features = as_array("features", features)
-        self.user_id, self.features = user_id, features
+        self.user_id, self.features = visitors, features
 
     def of_world(self, w: int) -> Context:
         """Return the context of one of the worlds, or of one of several visitors, without that axis."""
