@@ -18,7 +18,7 @@ from zoolib._support.notebook import in_notebook
 def progress_bar(wanted: bool, **options: Any) -> tqdm:
     """Return a bar that is silent if it is not wanted, or the environment sets ``TQDM_DISABLE=1``."""
     disabled = os.environ.get("TQDM_DISABLE", "0") not in ("", "0")
-    silent = disabled or not as_flag("progress", wanted)
+    silent = not as_flag("progress", wanted) or disabled
     # A notebook shows what goes to stderr as an error.
     stream = sys.stdout if in_notebook() else sys.stderr
     return tqdm(**options, file=stream, disable=silent)
