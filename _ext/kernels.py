@@ -138,19 +138,27 @@ def serve() -> None:
                 getattr(loaded, name)
     del builtins.get_ipython
     gc.freeze()  # so that collections in the kernels leave the shared memory shared
-    signal.signal(signal.SIGCHLD, _bury)
+    running: set[int] = set()
+    signal.signal(signal.SIGCHLD, lambda *_: bury(running))
     for line in sys.stdin:
         pid = os.fork()
         if not pid:
             become_kernel(**json.loads(line))
+        running.add(pid)
         print(pid, flush=True)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for pid in running:  # none after a build that ended as it should
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        # Whoever inherits them may never ask, and then they would stay listed.
+        os.waitpid(pid, 0)
 
 
-def _bury(*_: object) -> None:
+def bury(running: set[int]) -> None:
     """Let children that have ended go."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+    for pid in tuple(running):
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            running.discard(pid)
 
 
 def become_kernel(
