@@ -34,9 +34,7 @@ See the chapter on sessions, "Off-policy evaluation of sessions".
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -50,9 +48,7 @@ from zoolib._support.checks import (
     as_real,
     as_size,
 )
-from zoolib._support.labels import Labels
 from zoolib._support.tables import (
-    column,
     column_labels,
     in_order,
     is_default,
@@ -63,9 +59,6 @@ from zoolib._support.tables import (
 from zoolib.agents.policies import as_policy
 from zoolib.experiments.estimates import Estimate
 from zoolib.experiments.offpolicy.visits import weighted_interval
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _FOLDS = 5
 # Weights below this times rewards below 1e15 are finite.
@@ -91,8 +84,6 @@ class SessionLog:
         Numbers of states; if omitted, step t of session i has a state of its own, i T + t.
     cut : array_like of bool, shape (n,), default False
         Whether a session went on after the last step that the log holds.
-    session : sequence of hashable, shape (n,), optional
-        Names of the sessions, for errors; 0, 1, … if omitted.
 
     Examples
     --------
@@ -107,7 +98,6 @@ class SessionLog:
     propensity: NDArray[np.float64]
     n_arms: int
     state: NDArray[np.int64] | None = None
-    session: Sequence[Hashable] | None = None
     cut: ArrayLike = False
 
     def __post_init__(self) -> None:
@@ -115,10 +105,6 @@ class SessionLog:
         given = np.asarray(self.arm)
         if given.ndim != 2 or len(given) < 2 or given.size == 0:
             raise ValueError(f"arm must have shape (n, T), n >= 2: got {given.shape}")
-        names = range(len(given)) if self.session is None else list(self.session)
-        if len(names) != len(given):
-            raise ValueError(f"session must name {len(given)} of them: got {names}")
-        object.__setattr__(self, "session", names)
         played, shape = given != -1, given.shape
         goes_on = np.maximum.accumulate(played[:, ::-1], axis=1)[:, ::-1]
         goes_on[:, 0] = True
@@ -163,39 +149,8 @@ class SessionLog:
         if not held.all():
             i, t = np.argwhere(~held)[0]
             raise ValueError(
-                f"{name} must {wanted}: got {values[i, t]} in step {t} of session {self.session[i]!r}"
+                f"{name} must {wanted}: got {values[i, t]} in step {t} of session {i}"
             )
-
-    @classmethod
-    def from_frame(
-        cls, frame: pd.DataFrame, n_arms: int | Sequence[Hashable] | None = None
-    ) -> SessionLog:
-        """Read sessions from a table with a row for each step, in any order.
-
-        Its columns are `session`, `step`, which counts 0, 1, … in each session, `arm`, `reward`, `propensity`
-        and, if there are states, `state`. Of `n_arms` a sequence is the labels in column `arm`, in the order
-        of a target's columns; those that were shown if omitted.
-        """
-        names = ["arm", "reward", "propensity", *{"state"}.intersection(frame.columns)]
-        for name in ("session", "step", *names):
-            column("frame", frame, name)
-        step = as_ids("step", frame["step"], len(frame))
-        twice = frame.duplicated(["session", "step"]).to_numpy()
-        if twice.any():
-            session, at = frame[["session", "step"]].iloc[twice.argmax()]
-            raise ValueError(
-                f"step must differ in each session: session {session!r} has step {at} twice"
-            )
-        shown = frame["arm"].to_list()
-        labels = Labels("n_arms", sorted(set(shown)) if n_arms is None else n_arms)
-        frame = frame.assign(arm=labels.places("arm", shown))
-        row, sessions = frame["session"].factorize()
-        columns = {}
-        for name in names:  # what is missing between two steps, the log itself refuses
-            values = frame[name].to_numpy()
-            columns[name] = np.full((len(sessions), step.max() + 1), -1, values.dtype)
-            columns[name][row, step] = values
-        return cls(**columns, n_arms=len(labels), session=sessions.tolist())
 
 
 def session_weights(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
