@@ -1,6 +1,5 @@
 import json
 import os
-import re
 import signal
 import threading
 import time
@@ -608,7 +607,9 @@ def test_a_file_of_another_experiment_is_refused_and_left_alone(
     path = tmp_path / "kept.jsonl"
     quick(path=path)
     content = path.read_bytes()
-    with pytest.raises(ValueError, match=f"path must name a file of .*{words}"):
+    with pytest.raises(
+        ValueError, match=f"path must name a (file|record) of .*{words}"
+    ):
         quick(**changed, path=path)
     assert path.read_bytes() == content
     assert list(tmp_path.iterdir()) == [path]
@@ -684,17 +685,17 @@ def test_a_damaged_record_is_refused_and_left_alone(change, tmp_path):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"agents": [linucb]}, TypeError, "agents must be a mapping .* got list"),
+        ({"agents": [linucb]}, TypeError, r"agents must be a mapping .* got \["),
         ({"agents": {}}, ValueError, "agents must hold at least one callable"),
-        ({"agents": {1: linucb}}, TypeError, "agents must be a mapping of names .* 1:"),
+        ({"agents": {1: linucb}}, TypeError, "agents must be a mapping of names .*{1:"),
         (
             {"agents": {"a": LinUCBAgent(10, 9)}},
             TypeError,
-            "agents must be a mapping of names to callables: got 'a'",
+            "agents must be a mapping of names to callables: got {'a'",
         ),
         ({"measures": share_of_oracle}, TypeError, "measures must be a mapping"),
         ({"measures": {}}, ValueError, "measures must hold at least one callable"),
-        ({"measures": {"m": 3}}, TypeError, "measures must be .* got 'm': 3"),
+        ({"measures": {"m": 3}}, TypeError, "measures must be .* got {'m': 3"),
         ({"measures": {"seed": len}}, ValueError, "columns must differ: got 'seed'"),
         ({"measures": {"alpha": len}}, ValueError, "columns must differ: got 'alpha'"),
         ({"settings": {"alpha": 0.3}}, TypeError, "of 'alpha' must be a seq.* got 0.3"),
@@ -704,9 +705,8 @@ def test_a_damaged_record_is_refused_and_left_alone(change, tmp_path):
         ({"settings": []}, ValueError, "settings must hold at least one"),
         ({"settings": [3]}, TypeError, r"settings must be a mapping, or .* got \[3\]"),
         ({"settings": "alpha"}, TypeError, "settings must be a mapping, or .*'alpha'"),
-        ({"settings": {"seed": (1,)}}, ValueError, "names other than agent.*'seed'"),
-        ({"settings": {"n_worlds": (1,)}}, ValueError, "names other than .*'n_worlds'"),
-        ({"settings": {3: (1,)}}, ValueError, "names other than .* got 3"),
+        ({"settings": {"seed": (1,)}}, ValueError, "columns must differ: got 'seed'"),
+        ({"settings": {"n_worlds": (1,)}}, ValueError, "must differ: got 'n_worlds'"),
         ({"settings": {"alpha": (np.nan,)}}, ValueError, "'alpha' must be finite"),
         ({"settings": {"alpha": (np.inf,)}}, ValueError, "'alpha' must be finite"),
         ({"settings": {"alpha": (1j,)}}, TypeError, "'alpha' must be a number, .*1j"),
@@ -734,12 +734,12 @@ def test_a_damaged_record_is_refused_and_left_alone(change, tmp_path):
         (
             {"agents": {"a": partial(linucb, lock=threading.Lock())}},
             TypeError,
-            "agent 'a' must be picklable, .*lock",
+            "agents, .* must be picklable, .*lock",
         ),
         (
             {"measures": {"m": partial(len, threading.Lock())}},
             TypeError,
-            "measure 'm' must be picklable, .*lock",
+            "measures, .* must be picklable, .*lock",
         ),
         (
             {"make_features": partial(FeatureEngineer, lock=threading.Lock())},
@@ -762,7 +762,7 @@ def test_a_world_that_cannot_be_pickled_is_refused():
     def make(seed):
         return small_world(seed=seed) if lock else None
 
-    with pytest.raises(TypeError, match="make_world must be picklable"):
+    with pytest.raises(TypeError, match=r"make_world .*must be picklable"):
         quick(make_world=make)
 
 
@@ -962,9 +962,8 @@ def test_what_a_record_lacks_is_played_by_a_reader(
         begins.forget(), capsys.readouterr()
         found = quick(agents, asked, path=path)
         assert begins.asked == ["0.5 1", "0.5 1"]
-        said = capsys.readouterr().out.splitlines()
-        assert said[0] == "kept.jsonl: read 2 of 4 tasks; 2 tasks are played here"
-        assert re.fullmatch(r"This takes about \d+ s\.", said[1])
+        said = "kept.jsonl: read 2 of 4 tasks, the others are played here\n"
+        assert capsys.readouterr().out == said
         assert_frame_equal(found.table, quick(agents, asked).table, rtol=1e-12)
         assert path.read_bytes().startswith(content.splitlines()[0])
         assert (path.read_bytes() == content) == (ours == tmp_path)
@@ -989,7 +988,7 @@ def test_another_experiment_is_played_whole(changed, tmp_path, monkeypatch, caps
     content = path.read_bytes()
     monkeypatch.setenv(SWITCH, "1")
     found = quick(**changed, path=path)
-    assert capsys.readouterr().out.startswith("kept.jsonl: 4 tasks are played here")
+    assert capsys.readouterr().out.startswith("kept.jsonl: read 0 of 4 tasks")
     assert_frame_equal(found.table, quick(**changed).table)
     assert path.read_bytes() == content
 
