@@ -41,7 +41,6 @@ from .experiments.estimates import (
 from .experiments.evaluation import (
     best_product_value,
     click_rate,
-    crossing_time,
     entropy_floor,
     lead,
     oracle_value,
@@ -133,7 +132,6 @@ __all__ = [
     "check",
     "claim",
     "click_rate",
-    "crossing_time",
     "current_commit",
     "draw",
     "entropy_floor",

@@ -171,14 +171,6 @@ class Log:
         object.__setattr__(log, "row_labels", row_labels(frame))
         return log
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return the log as a table, with arms by their labels."""
-        import pandas as pd  # only for those who want a table
-
-        columns = {"arm": self.arms.of(self.arm), "reward": self.reward}
-        columns |= {"propensity": self.propensity, "version": self.version}
-        return pd.DataFrame(columns)
-
     def check_rows(self, name: str, table: object) -> None:
         """Refuse a table whose rows are labelled in another order than the log's."""
         own = range(len(self)) if self.row_labels is None else self.row_labels
