@@ -4,7 +4,7 @@ Each task unpickles its own copies of everything that it calls, so its result de
 process that plays it nor on the tasks played before.
 
 The record of a sweep is a file of JSON Lines: what all tasks have in common, then one line for each finished
-task. While the sweep runs, lines are added as tasks end; at last they stand in the order of the grid.
+task, in the order in which they end.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ import json
 import math
 import os
 import pickle
-import re
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from traceback import format_exception_only
 
 import numpy as np
 import pandas as pd
@@ -58,7 +55,7 @@ Measure = Callable[[History, str], ArrayLike]
 
 @dataclass(frozen=True)
 class Task:
-    """One agent with one setting in some of the worlds, and the outcome.
+    """One agent with one setting in some of the worlds.
 
     Attributes
     ----------
@@ -71,15 +68,12 @@ class Task:
     measures : dict of str to list of float or str
         If the task has finished: for each measure one number per world; as "nan", "inf" and "-inf" what JSON
         cannot hold.
-    error : str
-        If the task failed: class, message and notes of the exception.
     """
 
     agent: str
     setting: dict[str, Value]
     seeds: tuple[int, ...]
     measures: dict[str, list[float | str]] | None = None
-    error: str = ""
 
     @property
     def key(self) -> tuple:
@@ -106,15 +100,12 @@ class Sweep:
     Attributes
     ----------
     table : pandas.DataFrame
-        One row for each agent, setting and world whose task was finished, in the order of the grid, with
-        columns ``agent``, the names of the settings, ``seed``, and the names of the measures. Settings
-        that a row was not given are missing values.
-    failures : tuple of Task
-        The tasks that failed, in the order of the grid.
+        One row for each agent, setting and world, in the order of the grid, with columns ``agent``, the
+        names of the settings, ``seed``, and the names of the measures. Settings that a row was not given
+        are missing values.
     """
 
     table: pd.DataFrame
-    failures: tuple[Task, ...]
 
     def best(self, measure: str) -> dict[str, dict[str, Value]]:
         """Return each agent's setting with the highest mean over worlds; ties go to the first in the grid."""
@@ -178,13 +169,14 @@ def sweep(
     Returns
     -------
     Sweep
-        A task that fails is reported on stderr at once and in ``failures``; the others are played.
 
     Raises
     ------
     TypeError, ValueError
         Also if something cannot be pickled, or the record belongs to another experiment or holds tasks
         outside the grid. Nothing is played then, and the record is left as it is.
+    Exception
+        What a task raises, with a note that names the task; those that are finished are kept.
     concurrent.futures.process.BrokenProcessPool
         If a process of this machine dies while it plays a task, for example for want of memory.
 
@@ -229,16 +221,16 @@ def sweep(
         "n_steps": n_steps,
         "shocks": of_shocks,
         "churn": churn and [churn.every, churn.share],
-        **{name: _known_as(make) for name, make in made.items()},
-        "measures": {name: _known_as(of) for name, of in measures.items()},
+        **{name: described(name, make) for name, make in made.items()},
+        "measures": {n: described(f"measure {n!r}", of) for n, of in measures.items()},
         "worlds_per_task": worlds_per_task,
-        "agents": {name: _known_as(make) for name, make in agents.items()},
+        "agents": {n: described(f"agent {n!r}", make) for n, make in agents.items()},
     }
-    record, failed = _Record(path, experiment, grid), {}
-    missing = [task for task in tasks if task.key not in record.finished]
+    record = _Record(path, experiment, grid)
+    finished = record.finished
+    missing = [task for key, task in grid.items() if key not in finished]
     if path and missing and is_lenient():
-        n_read = len(record.finished)
-        said = f"read {n_read} of {len(grid)} tasks, the others are played here"
+        said = f"read {len(finished)} of {len(grid)} tasks, the others are played here"
         tell_reader(record.path, said)
     with (
         one_thread(),  # for all, should joblib play in threads
@@ -246,7 +238,7 @@ def sweep(
         progress_bar(
             progress,
             total=len(grid),
-            initial=len(record.finished),
+            initial=len(finished),
             unit="task",
             smoothing=0,
         ) as bar,
@@ -254,21 +246,15 @@ def sweep(
         record.write()
         try:
             for task in outcomes:
-                if task.error:
-                    bar.write(f"{task} failed: {task.error}", file=sys.stderr)
-                    failed[task.key] = task
-                else:
-                    record.add(task)
+                record.add(task)
                 bar.update()
         except BaseException as error:
-            n_kept = f"{len(record.finished)} of {len(grid)} tasks are finished"
+            n_kept = f"{len(finished)} of {len(grid)} tasks are finished"
             kept = "kept: the same call plays the rest" if path else "lost: no path"
             error.add_note(f"{n_kept} and {kept}")
             raise
-    record.write()
-    rows = [row for task in record.in_order() for row in task.rows()]
-    table = pd.DataFrame(rows, columns=columns)
-    return Sweep(table, tuple(failed[key] for key in grid if key in failed))
+    rows = [row for key in grid for row in finished[key].rows()]
+    return Sweep(pd.DataFrame(rows, columns=columns))
 
 
 class _Record:
@@ -320,10 +306,6 @@ class _Record:
                     f"path must name a file of this grid: {str(self.path)!r} holds {task}"
                 )
 
-    def in_order(self) -> list[Task]:
-        """Return the finished tasks in the order of the grid."""
-        return [self.finished[key] for key in self.grid if key in self.finished]
-
     def add(self, task: Task) -> None:
         """Take a task in; its line is on the disk when this returns."""
         if self.open:
@@ -336,14 +318,14 @@ class _Record:
     def write(self) -> None:
         """Write the whole file, unless this is what it holds."""
         header = json.dumps(self.experiment).encode() + b"\n"
-        content = b"".join([header, *map(_line, self.in_order() + self.others)])
+        tasks = [*self.finished.values(), *self.others]
+        content = b"".join([header, *map(_line, tasks)])
         if self.open and not (self.path.exists() and self.path.read_bytes() == content):
             write_whole(self.path, lambda file: file.write(content))
 
 
 def _line(task: Task) -> bytes:
-    line = {name: of for name, of in vars(task).items() if name != "error"}
-    return json.dumps(line, allow_nan=False).encode() + b"\n"
+    return json.dumps(vars(task), allow_nan=False).encode() + b"\n"
 
 
 def _read_task(line: dict) -> Task:
@@ -378,10 +360,10 @@ def _played(
 
 
 def _play(task: Task, packed: bytes) -> Task:
-    """Play a task wherever this is called; what goes wrong in it is what it returns."""
+    """Play a task wherever this is called."""
+    make_agent, run, measures = pickle.loads(packed)
     try:
         with one_thread():
-            make_agent, run, measures = pickle.loads(packed)
             agent = make_agent(n_worlds=len(task.seeds), **task.setting)
             agents = {task.agent: agent}
             history = run_experiment(agents, task.seeds, **run, progress=False)
@@ -392,21 +374,14 @@ def _play(task: Task, packed: bytes) -> Task:
                 name: as_real(f"measure {name!r}", measure(history, task.agent), shape)
                 for name, measure in measures.items()
             }
-            held = {
-                name: [x if math.isfinite(x) else str(x) for x in numbers.tolist()]
-                for name, numbers in measured.items()
-            }
-            return replace(task, measures=held)
-    except (Exception, SystemExit) as error:
-        return replace(task, error="".join(format_exception_only(error)).strip())
-
-
-def _known_as(make: Callable) -> str:
-    """Return what a callable is and does; of an object that does not say, what it is called."""
-    try:
-        return described("callable", make)
-    except TypeError:
-        return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(make))
+    except BaseException as error:
+        error.add_note(f"This was {task}.")
+        raise
+    held = {
+        name: [x if math.isfinite(x) else str(x) for x in numbers.tolist()]
+        for name, numbers in measured.items()
+    }
+    return replace(task, measures=held)
 
 
 def _check_callables(name: str, given: Mapping[str, Callable]) -> None:
