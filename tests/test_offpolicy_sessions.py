@@ -65,7 +65,7 @@ def terms_of(monkeypatch, estimate, *args, **options):
         kept.append(samples)
         return mean_interval(samples)
 
-    monkeypatch.setattr("zoolib.experiments.offpolicy.visits.mean_interval", keep)
+    monkeypatch.setattr("zoolib.experiments.offpolicy.sessions.mean_interval", keep)
     estimate(*args, **options)
     return kept[0]
 
@@ -322,7 +322,6 @@ COLUMNS = {
     "propensity": [[0.5, 0.2, 1], [0.1, 0.3, 0], [0.2, NAN, NAN]],
     "n_arms": 3,
     "state": [[0, 1, 1], [1, 0, 9], [0, 9, 9]],
-    "session": ["anna", "ben", "cy"],
 }
 TABLE = np.full((2, 3), 1 / 3)
 
@@ -337,32 +336,32 @@ def log_with(**columns):
         (
             {"propensity": [[0.5, 0, 1], [0.1, 0.3, 0], [0.2, 0, 0]]},
             ValueError,
-            r"propensity must lie in \(0, 1\]: got 0.0 in step 1 of session 'anna'",
+            r"propensity must lie in \(0, 1\]: got 0.0 in row 0, 1",
         ),
         (
             {"propensity": [[0.5, 1, 1], [0.1, NAN, 0], [0.2, 0, 0]]},
             ValueError,
-            "got nan in step 1 of session 'ben'",
+            "got nan in row 1, 1",
         ),
         (
-            {"propensity": [[0.5, 1, 1], [0.1, 1.2, 0], [0.2, 0, 0]], "session": None},
+            {"propensity": [[0.5, 1, 1], [0.1, 1.2, 0], [0.2, 0, 0]]},
             ValueError,
-            "got 1.2 in step 1 of session 1",
+            "got 1.2 in row 1, 1",
         ),
         (
             {"reward": [[1, 0, 1], [1, 1, 1], [NAN, 0, 0]]},
             ValueError,
-            "reward must be finite: got nan in step 0 of session 'cy'",
+            "reward must be finite: got nan in row 2, 0",
         ),
         (
             {"arm": [[0, -1, 1], [1, 1, -1], [2, -1, -1]]},
             ValueError,
-            "arm must leave out no step: got -1 in step 1 of session 'anna'",
+            "arm must leave out no step: got -1 in row 0, 1",
         ),
         (
             {"arm": [[0, 2, 1], [1, 1, -1], [-1, -1, -1]]},
             ValueError,
-            "leave out no step: got -1 in step 0 of session 'cy'",
+            "leave out no step: got -1 in row 2, 0",
         ),
         ({"arm": [[0, 2, 3]] * 3}, ValueError, "arm must lie in 0 … 2: got 3"),
         ({"arm": [[0.0, 2, 1]] * 3}, TypeError, "arm must hold whole numbers"),
@@ -371,7 +370,6 @@ def log_with(**columns):
         ({"arm": [0, 1]}, ValueError, r"\(n, T\), n >= 2: got \(2,\)"),
         ({"reward": [[1, 0]] * 3}, ValueError, r"reward must have shape \(3, 3\)"),
         ({"state": [[0, 1, -1]] * 3}, ValueError, "state must lie in 0 .*got -1"),
-        ({"session": ["anna"]}, ValueError, "session must name 3 .*got \\['anna'\\]"),
         ({"n_arms": 0}, ValueError, "n_arms must be at least 1: got 0"),
     ],
 )
@@ -397,7 +395,7 @@ def test_a_log_keeps_copies_that_nobody_can_change():
         (np.full((2, 3), 0.3), "target must sum to 1 in every row: got 0.8999"),
         ([[1, 0, 0], [1, 1, -1]], "probabilities of 0 or more: got -1.0 in row 1"),
         (np.full((2, 2), 0.5), r"target must have shape \(S, 3\): got \(2, 2\)"),
-        (TABLE[:1], "state must be one of 1 in target: got 1 in step 1 of session"),
+        (TABLE[:1], "state must be one of 1 in target: got 1 in row 0, 1"),
     ],
 )
 def test_a_target_that_is_no_policy_is_refused(target, said):
