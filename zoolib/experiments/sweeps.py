@@ -157,8 +157,8 @@ def sweep(
         failure plays only the missing tasks, and so does a call whose grid has grown by whole tasks. The
         record identifies callables by their names, their arguments, and, unless they are of a package, by
         what they do: after a change, use another path. Without a path nothing is saved. If the environment
-        sets ``ZOOLIB_LENIENT=1``, what does not fit is not read, and the library's own records stay as
-        they are.
+        sets ``ZOOLIB_LENIENT=1``, what does not fit is not read; such records, and the library's own,
+        then stay as they are.
     worlds_per_task : int, default 1
         Number of worlds per task, in the order of `seeds`, played in step: more worlds save computing
         time, fewer worlds give more tasks to distribute.
@@ -267,20 +267,15 @@ class _Record:
         grid: dict[tuple, Task],
     ) -> None:
         self.grid, self.finished = grid, {}
-        self.others: list[Task] = []  # outside the grid
         self.experiment = json.loads(json.dumps(experiment))  # as it will be read
         self.path = None if path is None else Path(path)
         self.open = path is not None and may_write(self.path)
-        if self.path is None:
-            return
-        if self.path.is_dir() or not self.path.parent.is_dir():
-            wanted = "path must name a file in an existing folder"
-            raise ValueError(f"{wanted}: got {os.fspath(path)!r}")
-        if self.path.exists() and (content := self.path.read_bytes()):
+        content = self.path.read_bytes() if path and self.path.exists() else b""
+        if content:
             self._read(content)
 
     def _read(self, content: bytes) -> None:
-        """Take in what a file holds; refuse one of something else, or of another experiment."""
+        """Take in what a file holds; refuse one of something else, or of another experiment or grid."""
         ours = self.experiment
         header, *lines = content.split(b"\n")
         try:
@@ -292,15 +287,14 @@ class _Record:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise damaged(self.path, error, "a file of sweep") from None
         if differing(self.path, theirs, ours):
+            tasks = []
             self.open = False
-            return
         for task in tasks:
             if task.key in self.grid:
                 asked = self.grid[task.key]
                 self.finished[task.key] = replace(asked, measures=task.measures)
             elif is_lenient():
-                self.others.append(task)
-                self.experiment = ours | {"agents": known}
+                self.open = False
             else:
                 raise ValueError(
                     f"path must name a file of this grid: {str(self.path)!r} holds {task}"
@@ -318,8 +312,7 @@ class _Record:
     def write(self) -> None:
         """Write the whole file, unless this is what it holds."""
         header = json.dumps(self.experiment).encode() + b"\n"
-        tasks = [*self.finished.values(), *self.others]
-        content = b"".join([header, *map(_line, tasks)])
+        content = b"".join([header, *map(_line, self.finished.values())])
         if self.open and not (self.path.exists() and self.path.read_bytes() == content):
             write_whole(self.path, lambda file: file.write(content))
 
