@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
@@ -33,7 +34,7 @@ from zoolib._support.checks import (
 )
 from zoolib._support.settings import each, optional, setting
 from zoolib._support.state import Stateful
-from zoolib.agents.neural import finite, put_back, undone_on_failure
+from zoolib.agents.neural import finite
 from zoolib.agents.tabular import SessionAgent
 from zoolib.models.networks import (
     MLP,
@@ -347,14 +348,11 @@ class DQNAgent(SessionAgent):
             If a loss or a gradient is not finite.
         """
         *row, played = step
-        undo = [self.memory.add(*row, played=played)]
         due = (self.n_updates + 1) % self.train_every == 0
-        if due and self.n_updates >= self.learning_starts and len(self.memory) > 0:
-            adam, n_steps = self._adam, self._adam.n_steps
-            arrays = [self.network.vector.numpy(), adam.mean, adam.square]
-            undo.append(put_back(arrays, self.memory.generators))
-            undo.append(lambda: setattr(adam, "n_steps", n_steps))
-            with undone_on_failure(*undo):
+        trains = due and self.n_updates >= self.learning_starts
+        with self._unchanged_on_failure() if trains else nullcontext():
+            self.memory.add(*row, played=played)
+            if trains and len(self.memory) > 0:
                 self._train()
         self.n_updates += 1
         if self.target_every is not None and self.n_updates % self.target_every == 0:
