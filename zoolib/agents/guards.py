@@ -71,6 +71,7 @@ class GuardedAgent(Agent):
             raise TypeError(f"agent must be an Agent: got {agent!r:.100}")
         super().__init__(agent.arms, agent.n_worlds, seed, agent.n_features)
         self.agent, self.shared = agent, agent.shared
+        self.feature_names = agent.feature_names
         self.needs_truth = getattr(agent, "needs_truth", False)
         self.segment_of_user, n_segments = None, 1
         if segment_of_user is not None:
@@ -97,15 +98,6 @@ class GuardedAgent(Agent):
     def scores(self, context: Context) -> NDArray:
         """Return the agent's own scores: see `Agent.scores`."""
         return self.agent.scores(context)
-
-    @property
-    def feature_names(self) -> tuple[Hashable, ...] | None:
-        """Names of the features that the agent has learnt, as those of `Agent`."""
-        return getattr(self.agent, "feature_names", None)
-
-    @feature_names.setter
-    def feature_names(self, names: tuple[Hashable, ...]) -> None:
-        self.agent.feature_names = names
 
     @property
     def exposure(self) -> NDArray[np.int64]:
@@ -207,6 +199,10 @@ class GuardedAgent(Agent):
     def _unchanged_on_failure(self) -> Iterator[None]:
         with self.agent._unchanged_on_failure(), super()._unchanged_on_failure():
             yield
+
+    def _remember(self, names: tuple[Hashable, ...] | None) -> None:
+        super()._remember(names)
+        self.agent._remember(names)
 
     def _restore(self, learned: dict[str, Any]) -> None:
         super()._restore(learned)
