@@ -65,7 +65,6 @@ from .models.posterior import RidgePosterior
 from .models.recommender import (
     MLPRecommender,
     TrainingHistory,
-    pick_device,
     static_choices,
     static_recommenders,
     train_recommender,
@@ -148,7 +147,6 @@ __all__ = [
     "offpolicy",
     "oracle_value",
     "phases",
-    "pick_device",
     "play_sessions",
     "plots",
     "policy_value",

@@ -32,6 +32,7 @@ from zoolib._support.tables import (
     is_default,
     numbers,
     same_rows,
+    unmasked,
 )
 from zoolib.agents.policies import best_of_normals, greedy, tied
 
@@ -555,9 +556,7 @@ def _visitors(user_id: Hashable | ArrayLike) -> Hashable | NDArray:
             else as_objects(user_id)
         )
     elif hasattr(user_id, "__array__") and not isinstance(user_id, np.generic):
-        if np.ma.is_masked(user_id):
-            raise ValueError(f"user_id must not be masked: got {user_id!r:.100}")
-        user_id = np.asarray(user_id)  # also for a column of a table
+        user_id = np.asarray(unmasked("user_id", user_id))  # also a table's column
     if isinstance(user_id, np.ndarray):
         if user_id.ndim > 1:
             raise ValueError(

@@ -128,17 +128,6 @@ class LastItems(Encoder):
         persona = torch.from_numpy(self._one_hot)[persona[..., 0]]
         return torch.cat([rows, persona, clicks], dim=-1)
 
-    def evaluate(self, observation: NDArray) -> NDArray:
-        """See `Encoder.evaluate`; for a single decision NumPy is faster."""
-        table, last = self.embedding.weight.data.numpy(), 1 + self.n_last
-        items = observation[..., 1:last]
-        if table.ndim == 3:  # one long table: see `Embedding`
-            items = items + len(table[0]) * np.arange(len(table))[:, None, None]
-        rows = table.reshape(-1, self.dim).take(items, axis=0)
-        persona, clicks = self._one_hot[observation[..., 0]], observation[..., last:]
-        rows = rows.reshape(*persona.shape[:-1], -1)
-        return np.concatenate([rows, persona, clicks], axis=-1, dtype=np.float32)
-
 
 class QNetwork(nn.Module):
     """An encoder followed by an MLP with one output per action; all parameters lie in one `vector`.

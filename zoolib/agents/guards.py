@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._support.checks import Seed, as_ids, as_size
+from zoolib._support.checks import Seed, as_ids, as_real, as_size
 from zoolib.agents.base import Agent, Context
 from zoolib.agents.policies import pick
 
@@ -238,11 +238,7 @@ class GuardedAgent(Agent):
 
 def _parts(name: str, value: ArrayLike, n_segments: int) -> NDArray[np.float64]:
     """Return one number in [0, 1] for each segment."""
-    parts = np.array(value, np.float64)
-    if parts.shape not in ((), (n_segments,)):
-        raise ValueError(
-            f"{name} must be one number, or one for each of {n_segments} segments: got {value}"
-        )
+    parts = as_real(name, value, (n_segments,) if np.ndim(value) else ())
     if not np.all((parts >= 0) & (parts <= 1)):
         raise ValueError(f"{name} must lie in [0, 1]: got {value}")
     return np.broadcast_to(parts, n_segments)

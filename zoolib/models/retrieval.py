@@ -62,7 +62,7 @@ class ProductIndex:
         Number of cells of an inverted file, at most one per product; :math:`\sqrt{n}` if omitted.
     n_probe : int, optional
         Number of cells searched per query, at most `n_cells`; an eighth of them if omitted. The
-        attribute may be set later.
+        attribute may be set later; `search` checks it.
     seed : int, default 0
         Seed of k-means: the same products and seed give the same index.
     n_threads : int, optional
@@ -98,7 +98,8 @@ class ProductIndex:
             raise ValueError(
                 f"n_cells and n_probe must be omitted for kind 'exact': got {n_cells} and {n_probe}"
             )
-        self.n_probe = -(-self.n_cells // 8) if n_probe is None else n_probe
+        n_probe = -(-self.n_cells // 8) if n_probe is None else n_probe
+        self.n_probe = as_size("n_probe", n_probe, most=self.n_cells)
         self._index = faiss.index_factory(
             self.n_features,
             KINDS[kind].format(self.n_cells),
@@ -117,15 +118,6 @@ class ProductIndex:
     def __len__(self) -> int:
         """Return the number of products."""
         return len(self._table)
-
-    @property
-    def n_probe(self) -> int:
-        """Number of cells searched per query."""
-        return self._n_probe
-
-    @n_probe.setter
-    def n_probe(self, value: int) -> None:
-        self._n_probe = as_size("n_probe", value, most=self.n_cells)
 
     def search(
         self, queries: ArrayLike, n: int
@@ -148,11 +140,11 @@ class ProductIndex:
             the stored codes and are approximate.
         """
         n = as_size("n", n, most=len(self))
+        probes = as_size("n_probe", self.n_probe, most=self.n_cells)
         table = as_array("queries", queries, (..., self.n_features), np.float32)
         flat = table.reshape(-1, self.n_features)
         with _threads(self.n_threads):
-            scores, ids = self._found(flat, n, self._n_probe)
-            probes = self._n_probe
+            scores, ids = self._found(flat, n, probes)
             while (short := (ids < 0).any(axis=1)).any():
                 probes = min(2 * probes, self.n_cells)
                 scores[short], ids[short] = self._found(flat[short], n, probes)
