@@ -421,7 +421,7 @@ def test_no_guard_chooses_among_arms_it_does_not_have(ask):
 @pytest.mark.parametrize("allowed", [[False] * K, [True], [[True] * K]])
 def test_a_choice_among_no_arms_is_refused(allowed):
     agent = GuardedAgent(RandomAgent(K), segment_of_user=SEGMENTS)
-    with pytest.raises(ValueError, match="allowed must (leave an arm|hold booleans)"):
+    with pytest.raises(ValueError, match=r"allowed must (leave an arm|hold booleans)"):
         agent.propensities(bare(0), allowed)
 
 
