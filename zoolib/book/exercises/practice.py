@@ -108,12 +108,8 @@ def _shared_draw(drawn: Function, with_one: ArrayLike, with_ten: ArrayLike) -> N
     hint = "With one draw, how do the scores of ten equal rows differ?"
     expect_close(with_one, 1 / 2, hint)
     hint = "With a draw for each, when is none of the ten above? Each is below half of the time."
-    expect_close(
-        with_ten,
-        1 - 1 / 2**10,
-        hint,
-        mistakes={"That is the chance that none is above.": 1 / 2**10},
-    )
+    mistakes = {"That is the chance that none is above.": 1 / 2**10}
+    expect_close(with_ten, 1 - 1 / 2**10, hint, mistakes=mistakes)
 
 
 @exercise("ex-firm")
