@@ -130,8 +130,7 @@ class Arena:
         shape = (len(agents), len(worlds), n_steps)
         self.arm, self.reward = np.empty(shape, np.int32), np.empty(shape, np.int8)
         self.expected_reward, self.optimal_reward = np.empty(shape), np.empty(shape[1:])
-        self.truth = np.empty((len(worlds), n_users, worlds[0].n_products))
-        self.best = np.empty((len(worlds), n_users))
+        self.ids = np.arange(n_users)[:, None], np.arange(worlds[0].n_products)
         self._read_catalogue()
 
     def stretches(self) -> Iterator[slice]:
@@ -147,20 +146,15 @@ class Arena:
                 self._read_catalogue()
                 for player in self.players:
                     player.restock(np.stack(arms), start)
-            self._read_truth(slice(start, stop))
+            # Click probabilities (W, n_users, n_products), and of the best products (W, n_users).
+            self.truth = np.stack([world.true_ctr(*self.ids) for world in self.worlds])
+            self.best = self.truth.max(axis=-1)
             yield slice(start, stop)
 
     def _read_catalogue(self) -> None:
         self.category = np.stack([world.category_of_product for world in self.worlds])
         if self.players:  # a replay needs no features
             self.features = self.make_features(self.worlds)
-
-    def _read_truth(self, steps: slice) -> None:
-        """Look up the click probabilities of those who come in these steps, shape (W, n_users, n_products)."""
-        for w, world in enumerate(self.worlds):
-            came = np.unique(self.users[steps, w])
-            rows = world.true_ctr(came[:, None], np.arange(world.n_products))
-            self.truth[w, came], self.best[w, came] = rows, rows.max(axis=-1)
 
     def play(self, step: int) -> None:
         """Play one step: visitors arrive, all players choose, and then all learn."""
