@@ -299,10 +299,6 @@ class NeuralAgent(Agent):
     ) -> None:
         """Do the part of an update that follows training; change nothing on failure."""
 
-    def _rows(self, context: Context) -> NDArray:
-        """Return the features, checked and converted to the network's type."""
-        return super()._rows(context).astype(self.dtype, copy=False)
-
     def _descend(self, columns: Sequence[NDArray], batch_size: int) -> None:
         """Take an optimiser step on each batch of a table's rows."""
         axis = len(self._worlds)
