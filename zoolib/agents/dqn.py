@@ -188,9 +188,8 @@ class DQNAgent(SessionAgent):
     r"""Choose the action with the highest remaining reward of the session, as predicted by a network.
 
     The target of a row in memory is :math:`r + \beta \max_{a'} Q'(s', a')` with the target network Q', or
-    with ``double`` :math:`r + \beta Q'(s', \arg\max_{a'} Q(s', a'))`; if the session has ended, it is r. With
-    n steps, r is the discounted sum of n rewards and s' the state after them (Sutton and Barto 2018,
-    Chapter 7). ``discount=0`` is a regression on single rewards.
+    with ``double`` :math:`r + \beta Q'(s', \arg\max_{a'} Q(s', a'))`; if the session has ended, it is r.
+    ``discount=0`` is a regression on single rewards.
 
     Each world has its own network, memory and random numbers. Resets count as updates in the schedules.
 
@@ -206,8 +205,6 @@ class DQNAgent(SessionAgent):
         Widths of the layers between features and output.
     discount : float, default 0.99
         β in [0, 1]; 1 only if sessions end.
-    n_step : int, default 1
-        Rewards in a target; fewer if the session ends or the next row does not continue this step.
     double : bool, default True
         Whether the trained network, not the target network, selects the best next action.
     target_every : int or None, default 500
@@ -246,7 +243,6 @@ class DQNAgent(SessionAgent):
     _: KW_ONLY
     hidden: Sequence[int] = setting(each(as_size), (64, 64))
     discount: float = setting(as_probability, 0.99)
-    n_step: int = setting(as_size, 1)
     double: bool = setting(as_flag, True)
     target_every: int | None = setting(optional(as_size), 500)
     replay: bool = setting(as_flag, True)
@@ -349,50 +345,23 @@ class DQNAgent(SessionAgent):
 
     def _train(self) -> None:
         """Take an optimiser step, unless a gradient is not finite."""
-        draw = self.memory.draw if self.replay else self.memory.last
-        places = draw(self.batch_size)
-        seen, action, *later = self.memory.rows(places)
-        error = self.network.regress(seen, action, self.targets(places, *later))
+        draw = self.memory.sample if self.replay else self.memory.newest
+        seen, action, *later = draw(self.batch_size)
+        error = self.network.regress(seen, action, self.targets(*later))
         finite("losses", error)
         finite("gradients", self.network.vector.grad.numpy())
         self._adam.step()
 
-    def targets(
-        self, places: NDArray, reward: NDArray, after: NDArray, ended: NDArray
-    ) -> NDArray:
-        """Return the targets of the rows at positions (n,) or (W, n) of the memory; changes `after`."""
+    def targets(self, reward: NDArray, after: NDArray, ended: NDArray) -> NDArray:
+        """Return the targets of rows, shape (n,) or (W, n)."""
         if self.discount == 0:
             return reward
         # Nothing follows the end of a session.
         factor = np.float32(self.discount) * ~ended
-        if self.n_step > 1:
-            reward, factor, after = self._more_steps(
-                places, reward, factor, after, ended
-            )
         q = self.target.evaluate(after)
         names = self.network.evaluate(after) if self.double else q
         named = names.argmax(axis=-1, keepdims=True)
         return reward + factor * np.take_along_axis(q, named, axis=-1)[..., 0]
-
-    def _more_steps(
-        self,
-        places: NDArray,
-        reward: NDArray,
-        factor: NDArray,
-        after: NDArray,
-        ended: NDArray,
-    ) -> tuple[NDArray, NDArray, NDArray]:
-        """Return the rewards of n steps, the discount of the rest (0 once the session ended), its state."""
-        memory, discount, goes_on = self.memory, np.float32(self.discount), ~ended
-        for ahead in range(1, self.n_step):
-            rows = memory.rows((places + ahead) % memory.capacity)
-            seen, _, earned, later, ended = rows
-            goes_on &= (memory.newer(places) >= ahead) & (seen == after).all(axis=-1)
-            reward = reward + goes_on * factor * earned
-            after[goes_on] = later[goes_on]
-            factor[goes_on] *= discount * ~ended[goes_on]
-            goes_on &= ~ended
-        return reward, factor, after
 
     def _observed(self, name: str, value: ArrayLike, lead: tuple) -> NDArray:
         shape = (*lead, self.encoder.n_observed)
