@@ -11,7 +11,7 @@ from zoolib import DQNAgent, LastItems, OneHot
 from zoolib._support.state import to_bytes
 from zoolib._support.threads import one_thread
 from zoolib.agents import Encoder
-from zoolib.models.networks import MLP, VectorAdam
+from zoolib.models.networks import MLP
 
 K = 3
 SEEN, HIDDEN = OneHot((4, 5, 5)), LastItems(n_items=6, n_last=2, n_personas=4, dim=3)
@@ -316,18 +316,6 @@ def test_another_encoder_learns_with_the_head():
         agent.network.encoder.evaluate(seen.astype(np.float32)), before
     )
     assert agent.q(seen).shape == (5, K)
-
-
-def test_adam_is_pytorchs():
-    generator = torch.Generator().manual_seed(1)
-    ours, theirs = (torch.arange(5.0) for _ in range(2))
-    adam = VectorAdam(ours, 0.1)
-    reference = torch.optim.Adam([theirs], 0.1)
-    for _ in range(50):
-        ours.grad = theirs.grad = torch.randn(5, generator=generator)
-        adam.step()
-        reference.step()
-    assert torch.allclose(ours, theirs, atol=1e-5)
 
 
 @pytest.mark.weekly

@@ -38,9 +38,9 @@ from zoolib.agents.neural import finite
 from zoolib.agents.tabular import SessionAgent
 from zoolib.models.networks import (
     MLP,
+    Adam,
     Embedding,
     Generators,
-    VectorAdam,
     as_vector,
     seeded,
 )
@@ -145,7 +145,6 @@ class QNetwork(nn.Module):
         self.head = MLP((encoder.n_features, *widths), generators)
         self.vector = as_vector(self)
         layers = self.head.layers
-        self.head.arrays = [(w.data.numpy(), b.data.numpy()) for w, b in layers]
         self._gradients = [(w.grad.numpy(), b.grad.numpy()) for w, b in layers]
 
     def evaluate(self, observation: NDArray) -> NDArray:
@@ -177,7 +176,7 @@ class QNetwork(nn.Module):
                 of_weight, of_bias = self._gradients[place]
                 np.matmul(inputs[place].mT, gradient, out=of_weight)
                 np.add.reduce(gradient, axis=-2, keepdims=True, out=of_bias)
-                gradient = gradient @ self.head.arrays[place][0].mT
+                gradient = gradient @ self.head.weights[place].data.numpy().mT
                 if place > 0:
                     gradient *= inputs[place] > 0
         return gradient
@@ -256,7 +255,7 @@ class DQNAgent(SessionAgent):
     seed: Seed | Sequence[Seed] = 0
 
     n_updates = 0
-    _learns = ("_weights", "_adam", "memory", "n_updates")
+    _learns = ("_weights", "memory", "n_updates")
 
     def __post_init__(self) -> None:
         if not isinstance(self.encoder, Encoder):
@@ -281,7 +280,8 @@ class DQNAgent(SessionAgent):
             self.network = self.target = self._make_network()
             if self.target_every is not None:
                 self.target = self._make_network()
-            self._adam = VectorAdam(self.network.vector, self.learning_rate)
+            self._adam = Adam([self.network.vector], lr=self.learning_rate)
+            self._adam.begin()
 
     def _make_network(self) -> QNetwork:
         seeds = as_seeds("seed", self.seed, self.n_worlds)
@@ -371,8 +371,10 @@ class DQNAgent(SessionAgent):
 
     @property
     def _weights(self) -> list[NDArray]:
-        """All parameters, and those of the target network, as arrays that share their memory."""
-        return [self.network.vector.numpy(), self.target.vector.numpy()]
+        """All parameters, the target network's and Adam's numbers, as arrays that share their memory."""
+        moments = self._adam.state[self.network.vector].values()
+        shared = self.network.vector, self.target.vector, *moments
+        return [tensor.numpy() for tensor in shared]
 
     def __reduce__(self) -> tuple:
         """Copy and pickle through the state, because plain copies would not share the parameter vector."""

@@ -167,13 +167,8 @@ class NeuralAgent(Agent):
         self.network = self.make_network(generators).to(getattr(torch, self.dtype.name))
         parameters = list(self.network.parameters())
         self._optimiser = OPTIMISERS[self.optimiser](parameters, lr=self.learning_rate)
-        if self.optimiser == "adam":  # its state before the first step
-            for p in parameters:
-                self._optimiser.state[p] = {
-                    "step": torch.zeros(()),
-                    "exp_avg": torch.zeros_like(p.data),
-                    "exp_avg_sq": torch.zeros_like(p.data),
-                }
+        if self.optimiser == "adam":
+            self._optimiser.begin()
         self.memory = self.make_memory()
 
     def scores(self, context: Context) -> NDArray:
