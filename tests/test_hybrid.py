@@ -151,6 +151,27 @@ def test_a_product_that_replaces_another_gets_a_block_of_its_own():
         whole.update(rows[arm], reward)
 
 
+def test_hybrids_in_step_play_as_if_alone():
+    seeds = [3, 1]
+    together = agent_for(2, seed=seeds)
+    alone = [agent_for(seed=seed) for seed in seeds]
+    for step in range(150):
+        played = visit(step, 2)
+        if step in (40, 90):
+            arms = np.array([[0, 3], [2, 1]])
+            together.restock(arms)
+            for agent, gone in zip(alone, arms, strict=True):
+                agent.restock(gone)
+        scores, chosen = together.scores(played[0]), together.select(played[0])
+        for w, agent in enumerate(alone):
+            one = of_world(played, w)
+            assert np.allclose(agent.scores(one[0]), scores[w], rtol=0, atol=1e-10)
+            assert agent.select(one[0]) == chosen[w]
+            agent.update(*one)
+        together.update(*played)
+    assert not np.allclose(*state_of(together)[3])
+
+
 def test_ties_are_broken_by_the_seed():
     same_for_all = Context(0, np.ones((K, D)))
     agent, twin, other = agent_for(seed=1), agent_for(seed=1), agent_for(seed=2)
