@@ -114,7 +114,6 @@ class LastItems(Encoder):
         n = self.n_last
         sizes = (self.n_personas, *[self.n_items + 1] * n, *[2] * n)
         super().__init__(len(sizes), n * (self.dim + 1) + self.n_personas, sizes)
-        self._one_hot = np.eye(self.n_personas, dtype=np.float32)
 
     def begin(self, generators: Generators) -> None:
         """Draw the items' vectors."""
@@ -125,7 +124,7 @@ class LastItems(Encoder):
         *lead, n, _ = observation.shape
         persona, items, clicks = observation.split((1, self.n_last, self.n_last), -1)
         rows = self.embedding(items.reshape(*lead, -1)).reshape(*lead, n, -1)
-        persona = torch.from_numpy(self._one_hot)[persona[..., 0]]
+        persona = nn.functional.one_hot(persona[..., 0], self.n_personas)
         return torch.cat([rows, persona, clicks], dim=-1)
 
 
