@@ -1,5 +1,8 @@
 """Claims in the book: their numbers, their cells, and the page that lists them."""
 
+from types import SimpleNamespace
+
+import claims
 import pytest
 from bounds import unbound
 from bs4 import BeautifulSoup
@@ -219,3 +222,19 @@ def test_a_bound_that_does_not_check_its_sentence_is_named(sentence, bound, want
 )
 def test_a_bound_that_checks_its_sentence_is_kept(sentence, bound):
     assert unbound(bounded(sentence, **bound)) == ""
+
+
+def test_the_build_warns_of_a_bound_that_does_not_check_its_sentence(
+    monkeypatch, tmp_path
+):
+    made = {"good": {"above": 0}, "bad": {"above": -1}}
+    sentence = "A is ahead of B by so many points."
+    found = {key: bounded(sentence, **b) | {"holds": True} for key, b in made.items()}
+    monkeypatch.setattr(claims, "pages", lambda env: ["chapters/one"])
+    monkeypatch.setattr(
+        claims, "records", lambda *at: found if at[-1] == "claim:" else {}
+    )
+    warned = []
+    monkeypatch.setattr(claims.LOG, "warning", lambda *said, **_: warned.append(said))
+    claims.collect(SimpleNamespace(outdir=tmp_path / "html"), SimpleNamespace())
+    assert [said[1:] for said in warned] == [("bad", sentence, "be above 0 or more")]
