@@ -27,9 +27,7 @@ from zoolib.world.simulator import CATEGORIES, CLICK_PROBABILITIES, ZooplusSimul
 PATIENCE = 4  # initial patience, in failed steps
 LAST = 5  # number of items of a session that the shop remembers
 OFF_INTENT = 0.4  # factor of the click probability of a category outside the intent
-GLOSS = (
-    0.25  # share of those who would not click a plain product but click its glossy twin
-)
+GLOSS = 0.25  # share of those who miss a plain product but click its glossy twin
 FADE = 0.5  # probability that patience falls, whatever is shown
 STAY = 0.6  # probability that an intent stays, whatever is shown
 

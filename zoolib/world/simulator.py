@@ -216,10 +216,9 @@ class ZooplusSimulator:
             *ends,
             xtol=1e-12,
         )
-        for tastes, row in zip(
-            self.personas.values(), expit(level + pull), strict=True
-        ):
-            tastes.update(zip(self.categories, row.tolist(), strict=True))
+        table = expit(level + pull).tolist()
+        for tastes, row in zip(self.personas.values(), table, strict=True):
+            tastes.update(zip(self.categories, row, strict=True))
 
     @property
     def click_table(self) -> NDArray[np.float64]:

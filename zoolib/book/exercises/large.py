@@ -35,10 +35,8 @@ def _cells(multiplications: Function, fewest: Function) -> None:
         found, right = answer(multiplications, n, cells, probes, d), vectors * d
         expect_close(found, right, hint, within=0.01 * right, mistakes=mistakes)
         mistakes = {"That is right for one probe only.": np.sqrt(n)}
-        found, hint = (
-            answer(fewest, n, probes),
-            "Where does the derivative by C vanish?",
-        )
+        hint = "Where does the derivative by C vanish?"
+        found = answer(fewest, n, probes)
         expect_close(found, np.sqrt(probes * n), hint, within=1, mistakes=mistakes)
 
 

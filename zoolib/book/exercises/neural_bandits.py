@@ -74,14 +74,12 @@ def _projection(widths: Function) -> None:
     rng = np.random.default_rng(6)
     for n, p, m, ridge in ((5, 8, 3, 1.0), (30, 12, 6, 0.5)):
         asked, seen, mix = (rng.normal(size=(rows, p)) for rows in (4, n, m))
-        right = _root_of_squares(asked @ mix.T, seen @ mix.T, ridge)
+        mixed = asked @ mix.T, seen @ mix.T
+        right = _root_of_squares(*mixed, ridge)
+        of_all = _root_of_squares(asked, seen, ridge)
         mistakes = {
-            "That is the doubt about all p parameters.": _root_of_squares(
-                asked, seen, ridge
-            ),
-            "Where is the ridge in A?": _root_of_squares(
-                asked @ mix.T, seen @ mix.T, 1e-9
-            ),
+            "That is the doubt about all p parameters.": of_all,
+            "Where is the ridge in A?": _root_of_squares(*mixed, 1e-9),
             "The width is the root.": right**2,
         }
         hint = "Turn every gradient g into R g, m numbers, and do with them what A and w did with g."

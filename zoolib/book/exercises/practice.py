@@ -92,13 +92,10 @@ def _shared_draw(drawn: Function, with_one: ArrayLike, with_ten: ArrayLike) -> N
     expect_close(found, mean, "A draw of zeros gives the predictions, x times A⁻¹b.")
     columns = [answer(drawn, A_inv, b, alpha, x, one) - mean for one in np.eye(4)]
     spread, wanted = np.array(columns), alpha**2 * x @ A_inv @ x.T
+    of_inverse = alpha**2 * x @ A_inv @ A_inv @ x.T
     mistakes = {
         "α multiplies a standard deviation, not a variance.": wanted / alpha,
-        "The draw needs a matrix L with LLᵀ = A⁻¹, not A⁻¹ itself.": alpha**2
-        * x
-        @ A_inv
-        @ A_inv
-        @ x.T,
+        "The draw needs a matrix L with LLᵀ = A⁻¹, not A⁻¹ itself.": of_inverse,
         "What must L times its transpose be?": alpha**2 * x @ root.T @ root @ x.T,
     }
     hint = (

@@ -147,22 +147,17 @@ def _check_promise(checked: Function, visits_needed: Function) -> None:
         return promised - rate, np.sqrt(rate * (1 - rate) / len(of))
 
     right = both(agree, promise)
+    excess, deviation = right
     everywhere = predicted[rows["user_id"], rows["product_id"]].mean()
+    all_visits = both(rows, everywhere)
+    all_users = both(agree, predicted.max(axis=1).mean())
+    of_coin = excess, deviation * np.sqrt(len(agree))
+    of_log = excess, deviation * np.sqrt(len(agree) / len(rows))
     mistakes = {
-        "These are all visits: keep those that saw the user's best product.": both(
-            rows, everywhere
-        ),
-        "Take the predictions of the visits that agree: a user counts as often as she came.": both(
-            agree, predicted.max(axis=1).mean()
-        ),
-        "That is one coin's deviation: divide by the root of the number that agree.": (
-            right[0],
-            right[1] * np.sqrt(len(agree)),
-        ),
-        "Divide by the number of visits that agree, not of all.": (
-            right[0],
-            right[1] * np.sqrt(len(agree) / len(rows)),
-        ),
+        "These are all visits: keep those that saw the user's best product.": all_visits,
+        "Take the predictions of the visits that agree: a user counts as often as she came.": all_users,
+        "That is one coin's deviation: divide by the root of the number that agree.": of_coin,
+        "Divide by the number of visits that agree, not of all.": of_log,
     }
     hint = "Keep the visits whose product has the user's highest prediction, and return two numbers for these."
     expect_close(answer(checked, rows, predicted), right, hint, mistakes=mistakes)
