@@ -23,7 +23,6 @@ from zoolib.experiments.arena import run_experiment
 from zoolib.world.simulator import CLICK_PROBABILITIES
 
 N_PERSONAS, N_CATEGORIES = 4, 5
-N_FEATURES = N_PERSONAS + N_CATEGORIES
 N_WORLDS = 20
 
 
