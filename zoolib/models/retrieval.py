@@ -39,7 +39,7 @@ from zoolib._support.checks import (
 from zoolib.models.posterior import RidgePosterior
 
 # The names that FAISS uses.
-KINDS = {"exact": "Flat", "ivf": "IVF{},Flat", "ivf8": "IVF{},SQ8"}
+KINDS = {"exact": "IDMap,Flat", "ivf": "IVF{},Flat", "ivf8": "IVF{},SQ8"}
 # Number of products per cell for k-means; more would change the centres little and take longer.
 TRAINED_ON = 64
 
@@ -55,7 +55,7 @@ class ProductIndex:
     Parameters
     ----------
     embeddings : array_like, shape (n_products, d)
-        One row per product; the row number is the product's id.
+        One row per product; the row number is the product's id. An exact index may start empty.
     kind : {"exact", "ivf", "ivf8"}, default "exact"
         The search method.
     n_cells : int, optional
@@ -74,6 +74,11 @@ class ProductIndex:
     >>> ids, scores = index.search([1.0, 1.0], n=2)
     >>> ids
     array([1, 2])
+    >>> index.remove([1])
+    >>> index.add([[3.0, 0.0]])
+    array([3])
+    >>> index.search([1.0, 1.0], n=2)[0]
+    array([3, 2])
     """
 
     def __init__(
@@ -111,13 +116,18 @@ class ProductIndex:
             self._index.cp.min_points_per_centroid = 1  # allow few, without a warning
             with _threads(self.n_threads):
                 self._index.train(table)
-        with _threads(self.n_threads):
-            self._index.add(table)
-        self._table = table.copy()
+        # All products ever added, as given, and which of them the index still holds.
+        self._table, self._held = table[:0], np.zeros(0, bool)
+        self.add(table)
 
     def __len__(self) -> int:
-        """Return the number of products."""
-        return len(self._table)
+        """Return the number of products held."""
+        return self._index.ntotal
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """Ids of the products held, in rising order, shape (len(self),)."""
+        return np.flatnonzero(self._held)
 
     def search(
         self, queries: ArrayLike, n: int
@@ -166,17 +176,48 @@ class ProductIndex:
         """
         found = self.search(queries, n)[0]
         flat = np.asarray(queries, np.float32).reshape(-1, self.n_features)
-        exact = faiss.IndexFlatIP(self.n_features)
-        exact.add(self._table)
+        exact, ids = faiss.IndexFlatIP(self.n_features), self.ids
+        exact.add(self._table[ids])
         with _threads(self.n_threads):
-            best = exact.search(flat, n)[1]
+            best = ids[exact.search(flat, n)[1]]
         pairs = zip(found.reshape(-1, n), best, strict=True)
         shares = [np.isin(a, b, assume_unique=True).mean() for a, b in pairs]
         return np.array(shares, float).reshape(found.shape[:-1])
 
     def embeddings(self, ids: ArrayLike) -> NDArray[np.float32]:
-        """Return the original embeddings of products: for ids (...), shape (..., d)."""
-        return self._table[as_ids("ids", ids, len(self))]
+        """Return the original embeddings of products in the index: for ids (...), shape (..., d)."""
+        return self._table[self._known(ids)]
+
+    def add(self, embeddings: ArrayLike) -> NDArray[np.int64]:
+        """Add products.
+
+        The cells of an inverted file and the range of its codes do not change. After a large share of
+        the products has changed, build a new index.
+
+        Parameters
+        ----------
+        embeddings : array_like, shape (n, d)
+            One row per product.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            The new ids, which continue the numbering; ids are never reused.
+        """
+        rows = as_array("embeddings", embeddings, ("n", self.n_features), np.float32)
+        ids = np.arange(len(self._held), len(self._held) + len(rows))
+        with _threads(self.n_threads):
+            self._index.add_with_ids(rows, ids)
+        self._table = np.concatenate((self._table, rows))
+        self._held = np.append(self._held, np.ones(len(rows), bool))
+        return ids
+
+    def remove(self, ids: ArrayLike) -> None:
+        """Remove products by their ids, an array of any shape; repeated ids are allowed."""
+        known = self._known(ids)
+        # FAISS takes the length of an array, that is of its first axis, for the number of ids.
+        self._index.remove_ids(faiss.IDSelectorBatch(known.ravel()))
+        self._held[known] = False
 
     def _found(
         self, queries: NDArray[np.float32], n: int, n_probe: int
@@ -185,6 +226,16 @@ class ProductIndex:
         exact = self.kind == "exact"
         params = None if exact else faiss.SearchParametersIVF(nprobe=n_probe)
         return self._index.search(queries, n, params=params)
+
+    def _known(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """Return ids after checking that the index holds these products."""
+        known = as_ids("ids", ids, len(self._held))
+        gone = known[~self._held[known]]
+        if gone.size:
+            raise ValueError(
+                f"ids must be of products held: got {gone.flat[0]}, removed"
+            )
+        return known
 
 
 @contextmanager
