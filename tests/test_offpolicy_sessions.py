@@ -424,6 +424,76 @@ def test_other_arguments_are_named_too():
         )
 
 
+# From tables
+
+
+FRAME = pd.DataFrame(
+    {
+        "session": ["ben", "anna", "anna", "ben", "anna"],
+        "step": [0, 1, 0, 1, 2],
+        "arm": ["leash", "bowl", "leash", "kibble", "leash"],
+        "reward": [1, 0, 0, 1, 1],
+        "propensity": [0.5, 0.2, 0.25, 0.75, 1.0],
+        "state": [0, 1, 1, 2, 0],
+    }
+)
+
+
+def test_a_log_comes_from_a_table():
+    log = op.SessionLog.from_frame(FRAME)
+    assert log.arm.tolist() == [[2, 1, 0], [2, 0, 2]]
+    assert log.reward.tolist() == [[1, 1, 0], [0, 0, 1]]
+    assert log.propensity.tolist() == [[0.5, 0.75, 1], [0.25, 0.2, 1]]
+    assert log.state.tolist() == [[0, 2, 0], [1, 1, 0]]
+    assert log.played.tolist() == [[True, True, False], [True] * 3]
+
+
+def test_a_log_comes_from_a_table_of_polars():
+    polars = pytest.importorskip("polars")
+    log = op.SessionLog.from_frame(polars.DataFrame(FRAME.to_dict("list")))
+    assert log.arm.tolist() == [[2, 1, 0], [2, 0, 2]]
+    assert log.state.tolist() == [[0, 2, 0], [1, 1, 0]]
+
+
+def test_a_table_may_be_shuffled_and_its_columns_small():
+    shuffled = FRAME.drop(columns="state").sample(frac=1, random_state=1)
+    shuffled = shuffled.astype({"step": "uint8", "reward": "uint8"})
+    log = op.SessionLog.from_frame(shuffled, ["mouse", "leash", "kibble", "bowl"])
+    assert sorted(log.arm.tolist()) == [[1, 2, 0], [1, 3, 1]]
+    assert log.reward.sum() == 3
+    assert log.n_arms == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "said"),
+    [
+        ({"step": [0, 1, 0, 1, 3]}, ValueError, r"step .* got \[0 1 3\] in .* 'anna'"),
+        ({"step": [1, 1, 0, 2, 2]}, ValueError, r"step .* got \[1 2\] in .* 'ben'"),
+        ({"step": [0, 1, 0, 1, 1]}, ValueError, r"step .* got \[0 1 1\] in .* 'anna'"),
+        ({"step": [0, 1, 0, 1, 9]}, ValueError, "step must lie in 0 … 4: got 9"),
+        ({"step": [0, 1, 0, 1, 1.5]}, TypeError, "step must hold whole numbers"),
+        (
+            {"propensity": [0.5, 0, 0.2, 1, 1]},
+            ValueError,
+            "propensity .* got 0.0 in row 1",
+        ),
+        ({"propensity": [0.5, NAN, 1, 1, 1]}, ValueError, "must have no gaps"),
+        ({"reward": list("yynny")}, TypeError, "reward must hold .*numbers"),
+        ({"state": [0.5, 1, 1, 1, 1]}, TypeError, "state must hold whole numbers"),
+    ],
+)
+def test_a_table_with_gaps_or_overlaps_is_refused(change, error, said):
+    with pytest.raises(error, match=said):
+        op.SessionLog.from_frame(FRAME.assign(**change))
+
+
+def test_tables_that_lack_something_are_refused():
+    with pytest.raises(ValueError, match="frame must have a column 'session'"):
+        op.SessionLog.from_frame(FRAME.drop(columns="session"))
+    with pytest.raises(ValueError, match="arm must be one of 'leash', 'bowl'"):
+        op.SessionLog.from_frame(FRAME, n_arms=["leash", "bowl"])
+
+
 # Long sessions, and sessions that the log cuts
 
 

@@ -34,9 +34,11 @@ See the chapter on sessions, "Off-policy evaluation of sessions".
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import (
@@ -50,6 +52,7 @@ from zoolib._support.checks import (
     every_row,
 )
 from zoolib._support.tables import (
+    column,
     column_labels,
     in_order,
     is_default,
@@ -59,7 +62,7 @@ from zoolib._support.tables import (
 )
 from zoolib.agents.policies import as_policy
 from zoolib.experiments.estimates import Estimate, mean_interval
-from zoolib.experiments.offpolicy.visits import LARGEST_LOG_WEIGHT, with_rewards
+from zoolib.experiments.offpolicy.visits import LARGEST_LOG_WEIGHT, Log, with_rewards
 
 _FOLDS = 5
 # The largest share of the target's choices that a fit may know nothing of.
@@ -124,6 +127,41 @@ class SessionLog:
         for name, values in columns.items():
             values.setflags(write=False)
             object.__setattr__(self, name, values)
+
+    @classmethod
+    def from_frame(
+        cls, frame: pd.DataFrame, n_arms: int | Sequence[Hashable] | None = None
+    ) -> SessionLog:
+        """Read sessions from a table with a row for each step, in any order.
+
+        Its columns are those of `Log.from_frame`, `session`, `step`, which counts 0, 1, … in each session, and
+        `state` if there are states. `n_arms` is as there.
+        """
+        rows = Log.from_frame(frame, n_arms=n_arms)
+        step = as_ids("step", column("frame", frame, "step"), len(rows))
+        session, names = pd.Series(
+            column("frame", frame, "session"), dtype=object
+        ).factorize()
+        order = np.lexsort((step, session))
+        in_turn = session[order]
+        counted = np.arange(len(rows)) - np.searchsorted(in_turn, in_turn)
+        wrong = step[order] != counted
+        if wrong.any():
+            first = in_turn[wrong.argmax()]
+            raise ValueError(
+                f"step must count 0, 1, … in each session: got {np.sort(step[session == first])} in session "
+                f"{names[first]!r}"
+            )
+        columns = {"arm": rows.arm, "reward": rows.reward}
+        columns["propensity"] = rows.propensity
+        if "state" in frame.columns:
+            state = column("frame", frame, "state")
+            columns["state"] = as_ids("state", state, np.iinfo(np.int64).max)
+        for name, values in columns.items():
+            table = np.full((len(names), step.max() + 1), -1, values.dtype)
+            table[session, step] = values
+            columns[name] = table
+        return cls(**columns, n_arms=rows.n_arms)
 
     def __len__(self) -> int:
         return len(self.arm)
