@@ -20,7 +20,6 @@ from tests.service_crash import (
 )
 from zoolib._support.threads import one_thread
 from zoolib.service import Settings, loop, training
-from zoolib.service.model import Model
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +149,7 @@ def renew(path, at):
             telling(service.store, "log", partial(at, "log read")),
             telling(loop, "train", partial(at, "trained")),
             telling(training, "validate", partial(at, "validated")),
-            telling(Model, "catch_up", partial(at, "caught up")),
+            telling(training, "teach", partial(at, "caught up")),
             commits(service, *steps),
         ):
             name = service.retrain(epochs=2)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zoolib.agents.policies import greedy, with_floor
+from zoolib.agents.policies import greedy
+from zoolib.service.model import with_floor_on_offer
 from zoolib.service.store import Store
 
-T = TypeVar("T")
 FALLBACK = "fallback: epsilon-greedy"
 FALLBACK_FLOOR = 0.1  # share of its choices that are uniform
 FALLBACK_REWARDS = 10_000  # the newest rewards, from which it takes click rates
@@ -30,77 +27,108 @@ class Health:
     Attributes
     ----------
     problems : dict of str
-        The last trouble of each part that has one; empty if all is well.
+        The last trouble of each part that has one; empty if all is well. Parts are the versions that serve,
+        "snapshot", "store", "file", "clock", "open decisions", "hung calls", "set aside", and each monitor.
     counters : dict of int
-        Counted since the database was made: "refused" decisions, rejections, backward steps of the clock.
+        Counted since the database was made: "refused" decisions, rejections, steps of the clock, and
+        visits "set aside" that a version could not learn.
     alerts : tuple of str
         What the monitors reported last.
+    oldest_open : float
+        Seconds since the oldest decision that waits for its reward; 0 without one.
+    notes : tuple of str
+        What is no trouble yet: a version of SQLite with known faults.
     """
 
     problems: dict[str, str]
     counters: dict[str, int]
     alerts: tuple[str, ...]
+    oldest_open: float = 0.0
+    notes: tuple[str, ...] = ()
 
 
 class BusyError(TimeoutError):
     """All threads are at other calls: this one was not begun."""
 
 
+@dataclass(eq=False)
+class Answer:
+    """What a call in another thread came to: a value, or the error that was raised there.
+
+    It is a TimeoutError if the call did not return in time, a BusyError if it was not begun either.
+    """
+
+    function: Callable[[], Any]
+    value: Any = None
+    error: BaseException | None = None
+    begun: bool = False
+    given_up: bool = False
+    done: threading.Lock = field(default_factory=threading.Lock)
+
+    def find(self) -> None:
+        """Call the function, and let the one who waits go on."""
+        self.begun = True
+        try:
+            self.value = self.function()
+        except BaseException as error:  # for whoever asked, if there still is one
+            self.error = error
+        self.done.release()
+
+
 class Workers:
-    """At most `size` threads for functions that may hang. Unlike an executor's, they let the program end."""
+    """A few threads for functions that may hang; they let the program end.
+
+    An exception at whoever waits costs nothing: threads are handed their calls by a queue that no
+    interrupt can leave half changed, and nobody but they themselves writes down what they are at.
+    """
 
     def __init__(self, size: int) -> None:
-        self.size, self._jobs = size, SimpleQueue()
-        self._free, self._lock = threading.Semaphore(size), threading.Lock()
-        self._threads, self._taken, self._given_up = 0, 0, set()
+        self.size, self._jobs, self._at = size, SimpleQueue(), set()
+        for _ in range(size):
+            args = (
+                self._jobs,
+                self._at,
+            )  # not self: a service that nobody closed can end
+            threading.Thread(target=_work, args=args, daemon=True).start()
 
-    def call(self, function: Callable[[], T], deadline: float) -> T:
-        """Return the result of a function, or raise TimeoutError after `deadline` seconds.
+    @property
+    def hung(self) -> int:
+        """Number of threads at calls that nobody waits for any more."""
+        return sum(answer.given_up for answer in self._at.copy())
 
-        It is BusyError if no thread comes free, at once if nobody waits any more for what they are at.
-        """
-        end = time.monotonic() + deadline
-        hung = len(self._given_up) >= self.size
-        if not self._free.acquire(timeout=0 if hung else deadline):
-            raise BusyError(f"{self.size} calls before this one have not returned")
-        answer: Future[T] = Future()
-        with self._lock:
-            self._taken += 1
-            if self._taken > self._threads:
-                self._threads += 1
-                threading.Thread(target=self._work, daemon=True).start()
-        self._jobs.put((function, answer))
+    def call(self, function: Callable[[], Any], deadline: float) -> Answer:
+        """Have a function called; nobody is waited for if all threads hang."""
+        answer = Answer(function)
+        answer.done.acquire()
+        self._jobs.put(answer)
         try:
-            return answer.result(max(0, end - time.monotonic()))
-        except BaseException as error:
-            with self._lock:
-                if late := not answer.done():
-                    self._given_up.add(answer)
-            if late and isinstance(error, TimeoutError):
-                raise TimeoutError(f"no answer within {deadline:g} s") from None
+            patience = 0 if self.hung >= self.size else deadline
+            if answer.done.acquire(timeout=patience):
+                return answer
+        except BaseException:
+            answer.given_up = True
             raise
+        answer.given_up = True
+        if answer.begun:
+            error = TimeoutError(f"no answer within {deadline:g} s")
+        else:
+            error = BusyError(f"{self.size} calls before this one have not returned")
+        return Answer(function, error=error)
 
     def close(self) -> None:
         """Let the threads that do not hang end."""
-        while self._threads:
-            self._threads -= 1
+        for _ in range(self.size):
             self._jobs.put(None)
 
-    def _work(self) -> None:
-        while job := self._jobs.get():
-            self._do(*job)
-            del job  # an idle thread keeps nothing alive
-            self._free.release()
 
-    def _do(self, function: Callable[[], T], answer: Future[T]) -> None:
-        try:
-            tell = partial(answer.set_result, function())
-        except BaseException as error:  # for the caller, if there still is one
-            tell = partial(answer.set_exception, error)
-        with self._lock:
-            self._taken -= 1
-            self._given_up.discard(answer)
-            tell()
+def _work(jobs: SimpleQueue[Answer | None], at: set[Answer]) -> None:
+    """Be one of the threads."""
+    while job := jobs.get():
+        if not job.given_up:
+            at.add(job)
+            job.find()
+            at.discard(job)
+        del job  # an idle thread keeps nothing alive
 
 
 class Breaker:
@@ -140,7 +168,12 @@ class Breaker:
             self._checked = now
 
 
-def fallback_probabilities(store: Store) -> NDArray[np.float64]:
-    """Return a policy (K,) that needs no model: mostly the products with the best recent click rate."""
+def fallback_probabilities(
+    store: Store, offered: NDArray[np.bool_] | None = None
+) -> NDArray[np.float64]:
+    """Return a policy (K,) that needs no model: mostly the product on offer with the best recent click rate."""
+    if offered is None:
+        offered = np.ones(store.n_arms, bool)
     visits, rewards = store.arm_totals(FALLBACK_REWARDS)
-    return with_floor(greedy(rewards / np.maximum(visits, 1)), FALLBACK_FLOOR)
+    rates = np.where(offered, rewards / np.maximum(visits, 1), -np.inf)
+    return with_floor_on_offer(greedy(rates), FALLBACK_FLOOR, offered)

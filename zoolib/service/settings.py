@@ -13,6 +13,22 @@ from zoolib._support.checks import (
 )
 from zoolib._support.settings import check_settings, setting
 
+LONGEST = 1e9  # seconds: no thread can be asked to wait for longer
+
+
+def as_seconds(name: str, value: float) -> float:
+    """Return `value` as a float that a thread can wait for."""
+    if as_positive(name, value) > LONGEST:
+        raise ValueError(f"{name} must be at most {LONGEST:.0e} seconds: got {value}")
+    return float(value)
+
+
+def as_flag(name: str, value: bool) -> bool:
+    """Return `value` if it is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False: got {value!r}")
+    return value
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -29,10 +45,14 @@ class Settings:
         Rewards between two snapshots of a version.
     attribution : float
         Seconds within which a reward counts. A decision without a reward then gets zero; a later reward is
-        rejected.
+        rejected. If a shop sends clicks but no zeros, agents know until then only of visits that were
+        clicked, and may show one product to nearly everybody: send zeros too, or set `when_closed`. See
+        "When clicks come late".
+    when_closed : bool
+        Whether an agent learns a visit only when its window has closed, its reward or zero in turn.
     deadline : float
-        Seconds for which a decision waits for the features, for the model and for the disk. Without features or
-        scores a fallback answers; a decision that reaches the disk later is void.
+        Seconds for which a decision waits for the features, and again for the model. Without features or scores
+        a fallback answers. For the disk there is none: a decision is shown when it is written.
     latency_limit : float
         Seconds that a model may take for its scores. Later ones serve, and count as a failure.
     patience : int
@@ -44,18 +64,20 @@ class Settings:
     guard_visits : int
         Visits, rewarded or expired, that each side of a rollout needs before a stage is judged.
     min_sample : float
-        Effective number of logged events that a validation must rest on.
+        Effective number of logged events that a validation must rest on; a quarter as many must have been
+        rewarded (effectively, too), since intervals from fewer are too short.
     """
 
     n_draws: int = setting(as_size, 100)
     # Without a floor an arm could be impossible, and no log would say what it is worth.
     floor: float = setting(as_rate, 0.02)
     snapshot_every: int = setting(as_size, 500)
-    attribution: float = setting(as_positive, 3_600.0)
-    deadline: float = setting(as_positive, 1.0)
+    attribution: float = setting(as_seconds, 3_600.0)
+    when_closed: bool = setting(as_flag, False)
+    deadline: float = setting(as_seconds, 1.0)
     latency_limit: float = setting(as_positive, 0.010)
     patience: int = setting(as_size, 3)
-    pause: float = setting(as_positive, 30.0)
+    pause: float = setting(as_seconds, 30.0)
     guard_level: float = setting(as_level, 0.01)
     guard_visits: int = setting(as_size, 500)
     min_sample: float = setting(as_not_negative, 100.0)
