@@ -66,8 +66,11 @@ def test_a_second_process_is_refused_in_words_and_may_read(path):
 
 
 def test_a_second_service_of_one_process_is_refused_too(path):
-    with shop(path) as service, pytest.raises(StoreLockedError, match="is served by"):
-        shop(path)
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    for way in (path, link):
+        with shop(path), pytest.raises(StoreLockedError, match="is served by process"):
+            shop(way)
     with shop(path) as service:
         event = service.select("anna").event_id
         service.reward(event, True)
@@ -494,3 +497,20 @@ def test_a_visit_is_learnt_when_its_window_has_closed(path, clock):
         assert log.event.tolist() == [clicked, missed]
         assert log.reward.tolist() == [0, 1]
         assert before != service.learnt() == service.learnt(replayed=True)
+
+
+# ---- Files
+
+
+def test_a_saved_file_keeps_the_mode_of_the_one_it_replaces_and_follows_no_link(path):
+    agent, secret = own_models(ARMS, 2, 0), path.with_name("secret")
+    agent.save(path)
+    path.chmod(0o600)
+    agent.save(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    secret.write_bytes(b"untouched")
+    link = path.with_name("link")
+    link.symlink_to(secret)
+    agent.save(link)
+    assert secret.read_bytes() == b"untouched"
+    assert not link.is_symlink()

@@ -445,6 +445,7 @@ def test_heads_of_both_sides_learn_from_both(path):
         played(service, 50)
         service.begin_rollout(accepted(service))
         staged(service, 20, seed=1)
+        service.learnt()
         assert {m.seq for m in service._models.values()} == {90}
         assert service.agent("v2") is not service.agent("v1")
         assert service.learnt() == service.learnt(replayed=True)

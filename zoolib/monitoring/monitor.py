@@ -88,7 +88,10 @@ class Monitor:
 
     gives, while nothing has changed, at most `false_alarms` alarms in 10,000 events on average, however
     long the monitor runs: each window gets a share of the rate in proportion to its length, and expected
-    numbers of alarms add up even if the windows depend on each other through their common reference.
+    numbers of alarms add up even if the windows depend on each other through their common reference. That
+    holds for *independent* events. Visits of one session are not: five alike visits in a row count as five
+    witnesses where there is one, and alarms may be a hundred times as frequent. Then feed one event of
+    each session, or of each user and day.
 
     Parameters
     ----------

@@ -161,7 +161,6 @@ class Database:
                         connection.close()
 
     def _connect(self, path: Path, timeout: float) -> sqlite3.Connection:
-        # A path with no mode could not be told apart from one that makes the file.
         mode = "rwc" if self.owned else "ro"
         return sqlite3.connect(
             f"{path.absolute().as_uri()}?mode={mode}",
@@ -200,7 +199,8 @@ class Database:
 
         It is a lock of the operating system, taken by SQLite: a forked process does not inherit it.
         """
-        beside = self.path.with_name(f"{self.path.name}-owner")
+        real = self.path.resolve()  # whatever links lead to it
+        beside = real.with_name(f"{real.name}-owner")
         self._owner = self._connect(beside, 0)
         try:
             self._owner.execute("BEGIN EXCLUSIVE")

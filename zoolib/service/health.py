@@ -172,8 +172,8 @@ def fallback_probabilities(
     store: Store, offered: NDArray[np.bool_] | None = None
 ) -> NDArray[np.float64]:
     """Return a policy (K,) that needs no model: mostly the product on offer with the best recent click rate."""
-    if offered is None:
-        offered = np.ones(store.n_arms, bool)
     visits, rewards = store.arm_totals(FALLBACK_REWARDS)
-    rates = np.where(offered, rewards / np.maximum(visits, 1), -np.inf)
+    rates = rewards / np.maximum(visits, 1)
+    if offered is not None:
+        rates[~offered] = -np.inf
     return with_floor_on_offer(greedy(rates), FALLBACK_FLOOR, offered)

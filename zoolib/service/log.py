@@ -63,8 +63,10 @@ class EventLog:
         """Features of the arms shown, shape (n, d)."""
         return self.features[self.context, self.arm]
 
-    def offered(self, row: int) -> NDArray[np.bool_]:
-        """Return which arms were on offer in an event, shape (K,)."""
+    def offered(self, row: int) -> NDArray[np.bool_] | None:
+        """Return which arms were on offer in an event, shape (K,), or None for all of them."""
+        if not self.without[row]:
+            return None
         offered = np.ones(self.features.shape[1], bool)
         offered[list(self.without[row])] = False
         return offered
@@ -162,10 +164,10 @@ class Log(Database):
         return EventLog(*fields, features, context, without)
 
     def _features(self, visitor: bytes, table: bytes | None) -> NDArray[np.float32]:
-        row = np.frombuffer(visitor, FEATURE_TYPE)
+        rows = np.frombuffer(visitor, FEATURE_TYPE).reshape(-1, self.n_features)
         if table is None:
-            return row[None]
-        return row + np.frombuffer(table, FEATURE_TYPE).reshape(-1, self.n_features)
+            return rows
+        return rows + np.frombuffer(table, FEATURE_TYPE).reshape(-1, self.n_features)
 
     def events(self) -> list[tuple]:
         """List id, user, arm, propensity, version, time and reward (or None) of all retained events."""

@@ -279,7 +279,11 @@ class BanditService:
         return self._choose(user_id, moment, request, self._offered(without))
 
     def _choose(
-        self, user_id: Hashable, moment: Any, request: Asked, offered: NDArray[np.bool_]
+        self,
+        user_id: Hashable,
+        moment: Any,
+        request: Asked,
+        offered: NDArray[np.bool_] | None,
     ) -> Decision:
         """Look up the features, have them scored or fall back, draw, log, and answer."""
         now, user = self._now(), self.store.pseudonym(user_id)
@@ -298,7 +302,7 @@ class BanditService:
             self._now,
             attribution=self.settings.attribution,
             request=request,
-            without=np.flatnonzero(~offered).tolist(),
+            offered=offered,
         )
         return Decision(*event)
 
@@ -306,13 +310,14 @@ class BanditService:
         """Return the name of the version that a user is assigned to, until a rollout goes on."""
         return self.rollout.assign(self.store.pseudonym(user_id))
 
-    def _offered(self, without: Sequence[Hashable]) -> NDArray[np.bool_]:
-        """Return which arms are on offer, shape (K,)."""
+    def _offered(self, without: Sequence[Hashable]) -> NDArray[np.bool_] | None:
+        """Return which arms are on offer, shape (K,), or None for all of them."""
+        if len(without) == 0:
+            return None
         offered = np.ones(self.store.n_arms, bool)
-        if len(without):
-            offered[self.store.arms.places("without", without)] = False
-            if not offered.any():
-                raise ValueError("without must leave an arm to show: got all of them")
+        offered[self.store.arms.places("without", without)] = False
+        if not offered.any():
+            raise ValueError("without must leave an arm to show: got all of them")
         return offered
 
     def _look_up(self, user_id: Hashable, moment: Any) -> Context | None:
@@ -340,7 +345,7 @@ class BanditService:
         self,
         name: str,
         context: Context | None,
-        offered: NDArray[np.bool_],
+        offered: NDArray[np.bool_] | None,
         now: float,
     ) -> Choice:
         """Return the choice of a version, or that of the fallback if the version cannot choose."""
@@ -367,7 +372,7 @@ class BanditService:
         return Choice(FALLBACK, fallback_probabilities(self.store, offered))
 
     def _timed_scores(
-        self, context: Context, offered: NDArray[np.bool_], model: Model
+        self, context: Context, offered: NDArray[np.bool_] | None, model: Model
     ) -> tuple[NDArray[np.float64], float]:
         """Return a version's probabilities, and the seconds that they took."""
         start = self.timer()

@@ -20,7 +20,7 @@ from zoolib._support.extras import needed_by
 from zoolib._support.generators import Uniforms
 from zoolib._support.state import from_bytes, to_bytes
 from zoolib.agents.base import Agent, Context
-from zoolib.agents.policies import as_policy, with_floor
+from zoolib.agents.policies import with_floor
 from zoolib.service.database import StoreCorruptError
 from zoolib.service.settings import Settings
 from zoolib.service.store import Store
@@ -68,17 +68,16 @@ def choice_probabilities(
     (for Thompson sampling, the share of posterior draws that the arm wins) and :math:`\varepsilon` the floor.
     If not all arms are `offered` (K,), K counts those that are, and the others have none.
     """
-    if offered is None:
-        offered = np.ones(agent.n_arms, bool)
     policy = agent.propensities(context, offered, n_draws=settings.n_draws)
     return with_floor_on_offer(policy, settings.floor, offered)
 
 
 def with_floor_on_offer(
-    policy: NDArray[np.float64], epsilon: float, offered: NDArray[np.bool_]
+    policy: NDArray[np.float64], epsilon: float, offered: NDArray[np.bool_] | None
 ) -> NDArray[np.float64]:
-    """Return a policy (K,) as `with_floor` does, but with a floor for arms on offer alone."""
-    policy = as_policy("policy", policy)
+    """Return a policy (K,) as `with_floor` does, but with a floor for arms on offer alone; for all if None."""
+    if offered is None:
+        return with_floor(policy, epsilon)
     return (1 - epsilon) * policy + epsilon * offered / offered.sum()
 
 

@@ -133,6 +133,7 @@ class Store(Log):
             " ifnull((SELECT time FROM rewards ORDER BY seq DESC LIMIT 1), -1e999))"
         )
         self._reading = np.inf
+        self._due = self._next_due(self._db)  # before it nothing expires
 
     def _open(self) -> None:
         super()._open()
@@ -220,19 +221,21 @@ class Store(Log):
         clock: Clock,
         attribution: float = np.inf,
         request: Asked = (None, None),
-        without: Sequence[int] = (),
+        offered: NDArray[np.bool_] | None = None,
     ) -> tuple[int, Hashable, float, str]:
         """Log one decision, or find that of the request; return event id, arm, propensity and version.
 
         The user is a pseudonym and the features have shape (K, d), or (1, d) of the visitor alone; they are
-        None if they did not come. `version` drew the arm, which is none of those `without`; `assigned` is the
-        version of the user, another one if a fallback stood in for it. An event that does not reach the disk is
-        refused: it is counted, and StoreError raised. Should the clock go backwards, the time of the log
+        None if they did not come. `version` drew the arm, one of those `offered` (K,), or of all; `assigned` is the
+        version of the user, another one if a fallback stood in for it. An event that does not reach the disk
+        is refused: it is counted, and StoreError raised. Should the clock go backwards, the time of the log
         goes on from where it was, so that what is open expires after its window.
         """
         arm = int(as_ids("arm", arm, self.n_arms))
         propensity = as_rate("propensity", propensity)
-        left_out = json.dumps(list(without)) if len(without) else None
+        without = None
+        if offered is not None:
+            without = json.dumps(np.flatnonzero(~offered).tolist())
         try:
             with self.alone, self as db:
                 if request[0]:
@@ -240,9 +243,10 @@ class Store(Log):
                     if known := self._decided(found, request):
                         return known
                 time = self._now(clock)
-                _expire(db, time, EXPIRED_AT_ONCE)
+                self._expire(db, time, EXPIRED_AT_ONCE)
                 context = self._insert_context(db, features)
-                row = (user, context, left_out, arm, propensity, version, assigned)
+                row = (user, context, without, arm, propensity, version, assigned)
+                self._due = min(self._due, time + attribution)
                 number = db.execute(
                     "INSERT INTO events (user, context, without, arm, propensity, version, assigned, time, due,"
                     " request, asked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -263,8 +267,8 @@ class Store(Log):
         row = (min(event_id, LARGEST_ID),)
         with self.alone, self as db:
             time = self._now(clock)
-            _expire(db, time, EXPIRED_AT_ONCE)
-            _expire(db, time, 1, *row)
+            self._expire(db, time, EXPIRED_AT_ONCE)
+            self._expire(db, time, 1, *row)
             found = db.execute(
                 "SELECT NOT open OR claimed IS NOT NULL, ifnull(expired, 0) FROM events"
                 " LEFT JOIN rewards ON event = id WHERE id = ?",
@@ -287,11 +291,31 @@ class Store(Log):
         """Give the oldest overdue open events their reward, or zero; return their number."""
         with self.alone:
             time = self._now(clock)
-            due = "SELECT 1 FROM events WHERE open AND due <= ? LIMIT 1"
-            if not self._rows(due, time):
+            if time < self._due:
                 return 0
             with self as db:
-                return _expire(db, time, most)
+                return self._expire(db, time, most)
+
+    def _expire(
+        self, db: sqlite3.Connection, time: float, most: int, event: int | None = None
+    ) -> int:
+        """Give overdue open events a reward, zero if none was claimed, the oldest first, or one; count them."""
+        if time < self._due:
+            return 0
+        which, values = ("", ()) if event is None else (" AND id = ?", (event,))
+        n = db.execute(
+            "INSERT INTO rewards (event, reward, time, expired)"
+            " SELECT id, ifnull(claimed, 0), ?, claimed IS NULL FROM events"
+            f" WHERE open AND due <= ?{which} ORDER BY due, id LIMIT ?",
+            (time, time, *values, most),
+        ).rowcount
+        if n == 0 and event is None:  # nothing that could yet be undone
+            self._due = self._next_due(db)
+        return n
+
+    def _next_due(self, db: sqlite3.Connection) -> float:
+        due = db.execute("SELECT min(due) FROM events WHERE open").fetchone()[0]
+        return np.inf if due is None else due
 
     def oldest_open(self, now: float) -> tuple[float, float]:
         """Return the seconds since the oldest open event, and how many of them it is overdue; 0 without one."""
@@ -335,15 +359,14 @@ class Store(Log):
         """
         if features is None:
             return None
-        features = np.ascontiguousarray(features, FEATURE_TYPE)
-        visitor, number = features[0], None
-        if len(features) > 1:
-            same = (features == visitor).all(axis=0)
-            visitor = np.where(same, visitor, np.float32(0))
+        features, number = np.ascontiguousarray(features, FEATURE_TYPE), None
+        same = (features == features[0]).all(axis=0)
+        if len(features) > 1 and same.any():
             table = np.where(same, np.float32(0), features).tobytes()
             number = _number_of(table)
             db.execute("INSERT OR IGNORE INTO tables VALUES (?, ?)", (number, table))
-        blob = visitor.astype(FEATURE_TYPE).tobytes()
+            features = np.where(same, features[0], np.float32(0)).astype(FEATURE_TYPE)
+        blob = features.tobytes()
         row = _number_of(blob, number), blob, number
         db.execute("INSERT OR IGNORE INTO contexts VALUES (?, ?, ?)", row)
         return row[0]
@@ -539,19 +562,6 @@ def _count(db: sqlite3.Connection, name: str, by: int = 1) -> None:
         " ON CONFLICT (name) DO UPDATE SET count = count + ?2",
         (name, by),
     )
-
-
-def _expire(
-    db: sqlite3.Connection, time: float, most: int, event: int | None = None
-) -> int:
-    """Give overdue open events a reward, zero if none was claimed, the oldest first, or one; count them."""
-    which, values = ("", ()) if event is None else (" AND id = ?", (event,))
-    return db.execute(
-        "INSERT INTO rewards (event, reward, time, expired)"
-        " SELECT id, ifnull(claimed, 0), ?, claimed IS NULL FROM events"
-        f" WHERE open AND due <= ?{which} ORDER BY due, id LIMIT ?",
-        (time, time, *values, most),
-    ).rowcount
 
 
 def _number_of(blob: bytes, *more: int | None) -> int:
