@@ -226,10 +226,10 @@ class Store(Log):
         """Log one decision, or find that of the request; return event id, arm, propensity and version.
 
         The user is a pseudonym and the features have shape (K, d), or (1, d) of the visitor alone; they are
-        None if they did not come. `version` drew the arm, one of those `offered` (K,), or of all; `assigned` is the
-        version of the user, another one if a fallback stood in for it. An event that does not reach the disk
-        is refused: it is counted, and StoreError raised. Should the clock go backwards, the time of the log
-        goes on from where it was, so that what is open expires after its window.
+        None if they did not come. `version` drew the arm, one of those `offered` (K,), or of all; `assigned`
+        is the version of the user, another one if a fallback stood in for it. An event that does not reach
+        the disk is refused: it is counted, and StoreError raised. Should the clock go backwards, the time of
+        the log goes on from where it was, so that what is open expires after its window.
         """
         arm = int(as_ids("arm", arm, self.n_arms))
         propensity = as_rate("propensity", propensity)
