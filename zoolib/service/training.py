@@ -30,7 +30,7 @@ MOST_JUDGED = 10_000
 def train(agent: Agent, log: EventLog, epochs: int = 10) -> Model:
     """Teach an agent that has learnt nothing yet a log; events without features teach it nothing.
 
-    If it has a method `fit`, its network is trained on the log as a table, in so many passes, and its
+    If it has a network, a method `embed`, this is trained on the log as a table, in so many passes, and its
     posterior built from it; else it learns reward by reward, without those that it cannot learn. A loss that
     is not finite raises FloatingPointError.
     """
@@ -38,7 +38,7 @@ def train(agent: Agent, log: EventLog, epochs: int = 10) -> Model:
     if len(seen) == 0:
         raise ValueError("log must hold rewarded events: got none")
     model = Model(agent, 0)
-    if hasattr(agent, "fit"):
+    if hasattr(agent, "embed"):
         arms = agent.arms.of(seen.arm)
         agent.fit(seen.played, seen.reward, epochs=epochs, arm=arms)
     else:
