@@ -28,7 +28,6 @@ from zoolib.monitoring import (
     rates,
     same_mix,
     same_rates,
-    window_for,
 )
 
 TABLE = ZooplusSimulator().click_table
@@ -493,70 +492,6 @@ def test_a_floor_that_is_switched_off_is_reported(played):
     columns["explored"] = columns["explored"].copy()
     columns["explored"][:, FAULT:] = 0
     assert_reported("exploration", columns, FAULT)
-
-
-# ---- how long a window must be ----
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "rate", "options"),
-    [
-        (0.40, 0.15, 0.1, {"share": 0.25, "n_cells": 4, "two_sided": True}),
-        (0.30, 0.42, 1.0, {"reference": 10, "two_sided": True}),
-        (0.20, 0.15, 0.5, {"power": 0.8}),
-    ],
-)
-def test_a_window_of_that_length_shows_the_change_as_often_as_asked(
-    before, after, rate, options
-):
-    window = window_for(before, after, rate, **options)
-    cells, side = options.get("n_cells", 1), 1 + options.get("two_sided", False)
-    n, m = window * options.get("share", 1), options.get("reference", np.inf)
-    spread = [p * (1 - p) for p in (before, after)]
-    null = np.sqrt(spread[0] * (1 / n + 1 / (m * n)))
-    limit = stats.norm.isf(rate * window / 10_000 / cells / side) * null
-    sd = np.sqrt(spread[1] / n + spread[0] / (m * n))
-    power = stats.norm.sf((limit - abs(after - before)) / sd)
-    wanted = options.get("power", 0.95)
-    assert wanted <= power < wanted + 0.01
-    # And the exact test in as many windows, counts in steps and all.
-    rng = np.random.default_rng(22)
-    now = rng.binomial(round(n), after, size=4_000)
-    sums = np.stack([np.full(4_000, round(n)), now], axis=-1)[:, None]
-    if "reference" in options:
-        then = rng.binomial(round(m * n), before, size=4_000)
-        past = np.stack([np.full(4_000, round(m * n)), then], axis=-1)[None, :, None]
-        p = same_rates(sums, past)
-    else:
-        test = at_least if after < before else at_most
-        p = side * test(before)(sums, None)
-    shown = (p * cells < rate * window / 10_000).mean()
-    assert shown == pytest.approx(wanted, abs=0.05)
-
-
-def test_windows_that_no_rate_of_false_alarms_allows_are_refused():
-    with pytest.raises(ValueError, match=r"after must be farther.* at most 100 events"):
-        window_for(0.5, 0.51, 100)
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        ({"before": 1.2}, ValueError, r"before must lie in \[0, 1\]: got 1.2"),
-        ({"after": np.nan}, ValueError, "after must lie"),
-        ({"after": 0.3}, ValueError, "after must differ from before = 0.3: got 0.3"),
-        ({"false_alarms": 0}, ValueError, "false_alarms must be positive"),
-        ({"share": 0}, ValueError, "share must lie in"),
-        ({"n_cells": 0}, ValueError, "n_cells must be at least 1"),
-        ({"reference": 0}, ValueError, "reference must be at least 1"),
-        ({"power": 1}, ValueError, "power must lie strictly"),
-        ({"before": "a"}, TypeError, "before must be a number"),
-    ],
-)
-def test_arguments_of_window_for_are_checked(change, error, words):
-    good = {"before": 0.3, "after": 0.2, "false_alarms": 0.1}
-    with pytest.raises(error, match=words):
-        window_for(**(good | change))
 
 
 # ---- bad input ----

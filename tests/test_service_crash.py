@@ -116,7 +116,8 @@ def served(service, n, seed, users=None):
     """Serve n visits, half of them to users on the new version's side if there is one."""
     rng = np.random.default_rng(seed)
     if service.rollout.rolling:
-        side = [service.version_of(u) for u in range(1000)]
+        pseudonyms = map(service.store.pseudonym, range(1000))
+        side = [service.rollout.assign(one) for one in pseudonyms]
         new = np.flatnonzero(np.array(side) == service.rollout.rolling.name)
     else:
         new = np.arange(1000)

@@ -222,7 +222,7 @@ def test_any_failure_of_a_model_is_a_fallback_and_counted(path, error):
         for _ in range(4):
             assert service.select("anna").version == FALLBACK
         assert "out of memory" in service.check_health().problems["v1"]
-        assert service._breaker("v1").open
+        assert service._breakers["v1"].open
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyError])
@@ -361,7 +361,7 @@ def test_much_is_forgotten_in_batches_while_others_are_served(path, clock, monke
 
 
 def test_a_reader_that_keeps_traces_alive_is_named(path, monkeypatch):
-    monkeypatch.setattr("zoolib.service.store.PATIENCE", 0.1)
+    monkeypatch.setattr("zoolib.service.database.TIMEOUT", 0.1)
     with shop(path) as service:
         service.select("anna")
         gone = service.store.pseudonym("anna")

@@ -357,7 +357,8 @@ def test_only_a_validated_candidate_meets_users(path):
 def sides_of(service):
     """Users of the new side, and of the old."""
     new = service.rollout.rolling.name
-    on = [service.version_of(user) == new for user in range(1000)]
+    pseudonyms = map(service.store.pseudonym, range(1000))
+    on = [service.rollout.assign(one) == new for one in pseudonyms]
     return np.flatnonzero(on), np.flatnonzero(~np.array(on))
 
 

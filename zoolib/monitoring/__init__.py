@@ -19,7 +19,6 @@ statistic             tally             what it is
 """
 
 from zoolib.monitoring.monitor import Alert, Monitor, Readings
-from zoolib.monitoring.power import window_for
 from zoolib.monitoring.statistics import (
     at_least,
     at_most,
@@ -45,5 +44,4 @@ __all__ = [
     "rates",
     "same_mix",
     "same_rates",
-    "window_for",
 ]

@@ -16,7 +16,6 @@ from typing import Any
 
 SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
-CREATE TABLE counters (name TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT;
 CREATE TABLE tables (id INTEGER PRIMARY KEY, features BLOB NOT NULL) STRICT;
 CREATE TABLE contexts (
     id INTEGER PRIMARY KEY,
@@ -141,7 +140,7 @@ class Database:
         try:
             self._db = self._connect(self.path, TIMEOUT)
             self._open()
-            self._file = self._identity()
+            self._file = self.path.stat()
         except sqlite3.Error as error:
             self.close()
             raise self._named(error) from error
@@ -151,14 +150,13 @@ class Database:
 
     def close(self) -> None:
         """Close the file, when no other thread is at it; it is no longer owned then."""
-        if (
-            self._process == os.getpid()
-        ):  # else it is that of the process before the fork
-            with self._lock:
-                self._closed = True
-                for connection in (self._db, self._owner):
-                    if connection is not None:
-                        connection.close()
+        if self._process != os.getpid():  # it is that of the process before the fork
+            return
+        with self._lock:
+            self._closed = True
+            for connection in (self._db, self._owner):
+                if connection is not None:
+                    connection.close()
 
     def _connect(self, path: Path, timeout: float) -> sqlite3.Connection:
         mode = "rwc" if self.owned else "ro"
@@ -226,17 +224,12 @@ class Database:
                 "open it with the version that made it, or start the service on a new file"
             )
 
-    def _identity(self) -> tuple[int, int] | None:
-        """Return what tells the file at the path from another one there; None if it is gone."""
-        try:
-            found = self.path.stat()
-        except FileNotFoundError:
-            return None
-        return found.st_dev, found.st_ino
-
     def is_in_place(self) -> bool:
         """Return whether the file at the path is still the one that was opened."""
-        return self._identity() == self._file
+        try:
+            return os.path.samestat(self.path.stat(), self._file)
+        except FileNotFoundError:
+            return False
 
     def _named(self, error: sqlite3.Error) -> StoreError:
         """Return our error for one of SQLite's: it names the file."""

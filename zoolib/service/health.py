@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+from _thread import LockType, allocate_lock, start_new_thread
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from queue import SimpleQueue
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ class Health:
         The last trouble of each part that has one; empty if all is well. Parts are the versions that serve,
         "snapshot", "store", "file", "clock", "open decisions", "hung calls", "set aside", and each monitor.
     counters : dict of int
-        Counted since the database was made: "refused" decisions, rejections, steps of the clock, and
+        Counted since the service was opened: "refused" decisions, rejections, steps of the clock, and
         visits "set aside" that a version could not learn.
     alerts : tuple of str
         What the monitors reported last.
@@ -48,87 +47,63 @@ class Health:
 
 
 class BusyError(TimeoutError):
-    """All threads are at other calls: this one was not begun."""
+    """Too many calls hang: this one was not begun."""
 
 
 @dataclass(eq=False)
 class Answer:
     """What a call in another thread came to: a value, or the error that was raised there.
 
-    It is a TimeoutError if the call did not return in time, a BusyError if it was not begun either.
+    It is a TimeoutError if the call did not return in time, a BusyError if it was not begun.
     """
 
-    function: Callable[[], Any]
     value: Any = None
     error: BaseException | None = None
-    begun: bool = False
-    given_up: bool = False
-    done: threading.Lock = field(default_factory=threading.Lock)
-
-    def find(self) -> None:
-        """Call the function, and let the one who waits go on."""
-        self.begun = True
-        try:
-            self.value = self.function()
-        except BaseException as error:  # for whoever asked, if there still is one
-            self.error = error
-        self.done.release()
+    given_up: bool = False  # by whoever waited for it
 
 
 class Workers:
-    """A few threads for functions that may hang; they let the program end.
+    """Threads for functions that may hang, one for each call; they let the program end.
 
-    An exception at whoever waits costs nothing: threads are handed their calls by a queue that no
-    interrupt can leave half changed, and nobody but they themselves writes down what they are at.
+    An exception at whoever waits costs nothing: each thread alone writes down what it is at.
     """
 
-    def __init__(self, size: int) -> None:
-        self.size, self._jobs, self._at = size, SimpleQueue(), set()
-        for _ in range(size):
-            args = (
-                self._jobs,
-                self._at,
-            )  # not self: a service that nobody closed can end
-            threading.Thread(target=_work, args=args, daemon=True).start()
+    def __init__(self, most: int) -> None:
+        self.most, self._at = most, set[Answer]()
 
     @property
     def hung(self) -> int:
         """Number of threads at calls that nobody waits for any more."""
         return sum(answer.given_up for answer in self._at.copy())
 
-    def call(self, function: Callable[[], Any], deadline: float) -> Answer:
-        """Have a function called; nobody is waited for if all threads hang."""
-        answer = Answer(function)
-        answer.done.acquire()
-        self._jobs.put(answer)
+    def call(self, function: Callable[[], Any], deadline: float | None) -> Answer:
+        """Have a function called; without a deadline always, else unless too many threads hang."""
+        if deadline is not None and self.hung >= self.most:
+            reason = f"{self.most} calls before this one have not returned"
+            return Answer(error=BusyError(reason))
+        answer, done = Answer(), allocate_lock()
+        done.acquire()
         try:
-            patience = 0 if self.hung >= self.size else deadline
-            if answer.done.acquire(timeout=patience):
+            start_new_thread(self._find, (function, answer, done))
+            if done.acquire(timeout=-1 if deadline is None else deadline):
                 return answer
         except BaseException:
             answer.given_up = True
             raise
         answer.given_up = True
-        if answer.begun:
-            error = TimeoutError(f"no answer within {deadline:g} s")
-        else:
-            error = BusyError(f"{self.size} calls before this one have not returned")
-        return Answer(function, error=error)
+        return Answer(error=TimeoutError(f"no answer within {deadline:g} s"))
 
-    def close(self) -> None:
-        """Let the threads that do not hang end."""
-        for _ in range(self.size):
-            self._jobs.put(None)
-
-
-def _work(jobs: SimpleQueue[Answer | None], at: set[Answer]) -> None:
-    """Be one of the threads."""
-    while job := jobs.get():
-        if not job.given_up:
-            at.add(job)
-            job.find()
-            at.discard(job)
-        del job  # an idle thread keeps nothing alive
+    def _find(
+        self, function: Callable[[], Any], answer: Answer, done: LockType
+    ) -> None:
+        """Call the function, and let the one who waits go on."""
+        self._at.add(answer)
+        try:
+            answer.value = function()
+        except BaseException as error:  # for whoever asked, if there still is one
+            answer.error = error
+        self._at.discard(answer)
+        done.release()
 
 
 class Breaker:

@@ -25,6 +25,10 @@ COMPLETE = (  # without the index SQLite walks through all that were ever served
 )
 
 
+# Number of a reward, of its event, features (K, d) or (1, d) or None, place of the arm, and the reward.
+Row = tuple[int, int, NDArray[np.float32] | None, int, float]
+
+
 @dataclass(frozen=True)
 class EventLog:
     """Events that were rewarded or have expired; n rows, `n_contexts` different contexts.
@@ -110,10 +114,8 @@ class Log(Database):
         found = self._rows("SELECT seq FROM sqlite_sequence WHERE name = ?", table)
         return found[0][0] if found else 0
 
-    def rewards_after(
-        self, seq: int, version: str = ""
-    ) -> Iterator[tuple[int, int, NDArray[np.float32] | None, int, float]]:
-        """Yield `seq`, event, features (K, d) or (1, d), place of the arm and reward, in their order.
+    def rewards_after(self, seq: int, version: str = "") -> Iterator[Row]:
+        """Yield the rewards after one, in their order.
 
         Events whose features did not come in time have None. Those set aside for a version are left out.
         """

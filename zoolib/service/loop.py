@@ -12,8 +12,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-import weakref
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -49,7 +48,7 @@ from zoolib.service.model import (
     words,
 )
 from zoolib.service.rollout import Review, Rollout
-from zoolib.service.settings import LONGEST, Settings
+from zoolib.service.settings import Settings
 from zoolib.service.store import Asked, Store
 from zoolib.service.training import register, train
 from zoolib.service.watching import Watch
@@ -85,14 +84,6 @@ class Decision:
     arm: Hashable
     propensity: float
     version: str
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Who chooses for a visit, and with which probabilities (K,)."""
-
-    version: str
-    probabilities: NDArray[np.float64]
 
 
 class BanditService:
@@ -177,12 +168,12 @@ class BanditService:
         self.seed = as_size("seed", seed, least=0)
         self._models: dict[str, Model] = {}
         self.recoveries: dict[str, Recovery] = {}
-        self._breakers: dict[str, Breaker] = {}
+        new = partial(Breaker, self.settings.patience, self.settings.pause)
+        self._breakers: dict[str, Breaker] = defaultdict(new)
         self._snapshot_trouble = ""
         self._watches, self._alerts = list(watches), deque[Alert](maxlen=ALERTS_KEPT)
         self.store = Store(path, n_arms, n_features, key)
         self._workers = Workers(THREADS)
-        weakref.finalize(self, self._workers.close)  # if nobody closes it
         try:
             if not self.store.versions():
                 first = self._fresh(self.seed) if agent is None else self._fit(agent)
@@ -210,7 +201,6 @@ class BanditService:
     def close(self) -> None:
         """Close the database."""
         self.store.close()
-        self._workers.close()
 
     def _fresh(self, seed: int) -> Agent:
         """Return a new agent, if it is one that can stand behind the counter."""
@@ -289,15 +279,15 @@ class BanditService:
         now, user = self._now(), self.store.pseudonym(user_id)
         assigned = self.rollout.assign(user)
         context = self._look_up(user_id, moment)
-        choice = self._score(assigned, context, offered, now)
+        version, probabilities = self._score(assigned, context, offered, now)
         with self._lock:
-            arm, propensity = draw(choice.probabilities, self._rng)
+            arm, propensity = draw(probabilities, self._rng)
         event = self.store.log_event(
             user,
             None if context is None else context.features,
             arm,
             float(propensity),
-            choice.version,
+            version,
             assigned,
             self._now,
             attribution=self.settings.attribution,
@@ -305,10 +295,6 @@ class BanditService:
             offered=offered,
         )
         return Decision(*event)
-
-    def version_of(self, user_id: Hashable) -> str:
-        """Return the name of the version that a user is assigned to, until a rollout goes on."""
-        return self.rollout.assign(self.store.pseudonym(user_id))
 
     def _offered(self, without: Sequence[Hashable]) -> NDArray[np.bool_] | None:
         """Return which arms are on offer, shape (K,), or None for all of them."""
@@ -347,9 +333,9 @@ class BanditService:
         context: Context | None,
         offered: NDArray[np.bool_] | None,
         now: float,
-    ) -> Choice:
-        """Return the choice of a version, or that of the fallback if the version cannot choose."""
-        breaker = self._breaker(name)
+    ) -> tuple[str, NDArray[np.float64]]:
+        """Return who chooses, a version or the fallback if it cannot, and with which probabilities (K,)."""
+        breaker = self._breakers[name]
         if breaker.check_is_due(now):
             self._check(breaker, now)
         if context is not None and not breaker.open:
@@ -368,8 +354,8 @@ class BanditService:
                     breaker.tried(
                         f"scores took {1e3 * seconds:.1f} ms" if late else "", now
                     )
-                return Choice(name, probabilities)
-        return Choice(FALLBACK, fallback_probabilities(self.store, offered))
+                return name, probabilities
+        return FALLBACK, fallback_probabilities(self.store, offered)
 
     def _timed_scores(
         self, context: Context, offered: NDArray[np.bool_] | None, model: Model
@@ -388,10 +374,6 @@ class BanditService:
             reason = "the health check says no"
         with self._lock:
             breaker.checked(reason, now)
-
-    def _breaker(self, name: str) -> Breaker:
-        new = Breaker(self.settings.patience, self.settings.pause)
-        return self._breakers.setdefault(name, new)
 
     # ---- Learn
 
@@ -443,20 +425,15 @@ class BanditService:
 
         After a failure of any kind, a deadline's too, it is noted, and what is in memory is not trusted any
         more: the next attempt loads from disk. If the answer is needed, the `whole` time is taken that
-        it needs, in a thread that nothing hangs in.
+        it needs.
         """
         task = partial(self._answer, name, question)
-        workers = Workers(1) if whole else self._workers
-        try:
-            deadline = LONGEST if whole else self.settings.deadline
-            answer = workers.call(task, deadline)
-        finally:
-            if whole:
-                workers.close()
+        deadline = None if whole else self.settings.deadline
+        answer = self._workers.call(task, deadline)
         if answer.error is not None and not isinstance(answer.error, BusyError):
             self._models.pop(name, None)
             with self._lock:
-                self._breaker(name).tried(words(answer.error), self._now())
+                self._breakers[name].tried(words(answer.error), self._now())
         return answer
 
     def _answer(self, name: str, question: Callable[[Model], Any]) -> Any:
@@ -581,7 +558,7 @@ class BanditService:
     def review_rollout(self) -> Review:
         """Judge the rollout: see `Rollout.review`. A version that does not work is rolled back at once."""
         rolling = self.rollout.rolling
-        breaker = self._breaker(rolling.name) if rolling else None
+        breaker = self._breakers[rolling.name] if rolling else None
         broken = breaker.reason if breaker and breaker.open else ""
         self.expire()
         review = self.rollout.review(broken)
@@ -599,7 +576,7 @@ class BanditService:
         now, store = self._now(), self.store
         age, overdue = store.oldest_open(now)
         hung = self._workers.hung
-        problems = {name: self._breaker(name).reason for name in self.rollout.names}
+        problems = {name: self._breakers[name].reason for name in self.rollout.names}
         problems["snapshot"] = self._snapshot_trouble
         problems["store"] = store.trouble
         problems["set aside"] = store.last_set_aside
@@ -618,7 +595,7 @@ class BanditService:
             notes = (f"SQLite {version} has known faults: let nobody else write",)
         return Health(
             {name: reason for name, reason in problems.items() if reason},
-            store.counters(),
+            dict(sorted(store.counters.items())),
             tuple(alert.message for alert in list(self._alerts)),
             age,
             notes,

@@ -22,6 +22,7 @@ from zoolib._support.state import from_bytes, to_bytes
 from zoolib.agents.base import Agent, Context
 from zoolib.agents.policies import with_floor
 from zoolib.service.database import StoreCorruptError
+from zoolib.service.log import Row
 from zoolib.service.settings import Settings
 from zoolib.service.store import Store
 
@@ -95,17 +96,32 @@ class Model:
 
         If a reward cannot be learnt, the agent may have learnt half of it, and should not be used any more.
         """
-        for seq, _, features, arm, reward in store.rewards_after(self.seq, version):
+        self.learn(store.rewards_after(self.seq, version))
+
+    def learn(self, rows: Iterable[Row]) -> None:
+        """Learn rewards, one by one; those of visits without features teach nothing."""
+        for seq, _, features, arm, reward in rows:
             if features is not None:
                 context = Context(NOBODY, features)
                 self.agent.update(context, self.agent.arms[arm], reward)
             self.seq = seq
 
-    def check(self, context: Context | None) -> None:
-        """Raise an error if the agent can no longer choose, or be saved."""
-        if context is not None:
-            with_floor(self.agent.propensities(context, n_draws=2), 0.5)
-        self.to_bytes()
+    def trouble_with(self, rows: Sequence[Row]) -> Exception | None:
+        """Learn rewards; return the error if the agent cannot, or can then no longer choose, or be saved.
+
+        A lack of memory is raised.
+        """
+        try:
+            self.learn(rows)
+            if (features := rows[-1][2]) is not None:
+                context = Context(NOBODY, features)
+                with_floor(self.agent.propensities(context, n_draws=2), 0.5)
+            self.to_bytes()
+        except MemoryError:
+            raise
+        except Exception as error:
+            return error
+        return None
 
     def to_bytes(self) -> bytes:
         """Write down what the agent has learnt: the same for the same rewards, whatever it has shown.
@@ -176,42 +192,26 @@ def recover(
 
 def teach(
     model: Model,
-    rows: Iterable[tuple[int, int, NDArray[np.float32] | None, int, float]],
+    rows: Iterable[Row],
     set_aside: Callable[[int, str], object],
 ) -> tuple[Model, int]:
-    """Have a version learn rewards, as `Store.rewards_after` yields them; return it, and how many they were.
+    """Have a version learn rewards; return it, and how many they were.
 
     What its agent cannot learn, or cannot choose after, it does without: the number of the reward and the
     reason are handed to `set_aside`. A lack of memory is no such reason, and raises MemoryError.
     """
     rows, read = iter(rows), 0
     while part := list(islice(rows, TAUGHT_AT_ONCE)):
-        bad, read = set(), read + len(part)
-        before, learnt, careful = model.to_bytes(), model.seq, False
-        while True:
-            seq = context = None  # no single one is to blame yet
-            try:
-                for seq, _, features, arm, reward in part:
-                    if features is not None and seq not in bad:
-                        context = Context(NOBODY, features)
-                        model.agent.update(context, model.agent.arms[arm], reward)
-                        if careful:
-                            model.check(context)
-                seq = None
-                model.check(context)
-                model.seq = part[-1][0]
-                break
-            except MemoryError:
-                raise
-            except Exception as error:
-                if seq is not None:
-                    bad.add(seq)
-                    set_aside(seq, words(error))
-                elif careful:
-                    raise
-                else:
-                    careful = True  # which one it was, checks after each will show
-                model = Model.from_bytes(before, learnt, np.random.SeedSequence(0))
+        before, learnt = model.to_bytes(), model.seq
+        if model.trouble_with(part):  # with which one of them, a look after each shows
+            model = Model.from_bytes(before, learnt, np.random.SeedSequence(0))
+            for row in part:
+                before = model.to_bytes()
+                if error := model.trouble_with([row]):
+                    set_aside(row[0], words(error))
+                    numbers = np.random.SeedSequence(0)
+                    model = Model.from_bytes(before, row[0], numbers)
+        read += len(part)
     return model, read
 
 

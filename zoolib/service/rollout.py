@@ -94,50 +94,44 @@ class Rollout:
     def __init__(self, store: Store, settings: Settings) -> None:
         self.store, self.settings = store, settings
 
-    def versions(self) -> tuple[Version, Version | None]:
-        """Return the version that serves, and the one that is being rolled out next to it, if any."""
-        serving = self.store.serving()
-        return serving["active"], serving.get("rolling")
-
     @property
     def names(self) -> list[str]:
         """Versions that serve."""
-        return [version.name for version in self.versions() if version]
+        return [version.name for version in self.store.serving()]
 
     @property
     def active(self) -> str:
         """Name of the version that serves."""
-        return self.versions()[0].name
+        return self.names[0]
 
     @property
     def rolling(self) -> Version | None:
         """The version that is being rolled out next to it."""
-        return self.versions()[1]
+        return next(iter(self.store.serving()[1:]), None)
 
     def assign(self, user: bytes) -> str:
         """Return the version of a user."""
-        active, rolling = self.versions()
+        rolling = self.rolling
         if rolling and bucket(user, rolling.name) < rolling.share:
             return rolling.name
-        return active.name
+        return self.active
 
     def begin(self, name: str) -> None:
         """Give a validated candidate its first users: see `BanditService.begin_rollout`."""
         version = self.store.version(name)
-        active, rolling = self.versions()
         figures = version.validation
         if version.state != "candidate":
             why = f"name must be of a candidate: {name} is {version.state}"
         elif not figures.get("passed"):
             reason = figures.get("reason", "was never validated")
             why = f"{name} may not be rolled out: {reason}"
-        elif (against := figures.get("against")) != active.name:
+        elif (against := figures.get("against")) != self.active:
             why = (
-                f"{name} was validated against {against}, but {active.name} is active: "
+                f"{name} was validated against {against}, but {self.active} is active: "
                 "validate it again"
             )
-        elif rolling:
-            why = f"{rolling.name} is being rolled out: one at a time"
+        elif self.rolling:
+            why = f"{self.rolling.name} is being rolled out: one at a time"
         else:
             self.store.move((version, "rolling", STAGES[0], ""))
             return
@@ -150,9 +144,9 @@ class Rollout:
         test rejects gives more false alarms than the level says. If there is a reason why the version that
         is rolled out is `broken`, it is rolled back without a test.
         """
-        active, rolling = self.versions()
-        if rolling is None:
+        if self.rolling is None:
             raise PromotionRefusedError("no version is being rolled out")
+        active, rolling = self.store.serving()
         if broken:
             self.store.move((rolling, "retired", 0, broken))
             return Review("rolled back")

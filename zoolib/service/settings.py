@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zoolib._support.checks import (
+    as_flag,
     as_level,
     as_not_negative,
     as_positive,
@@ -21,13 +22,6 @@ def as_seconds(name: str, value: float) -> float:
     if as_positive(name, value) > LONGEST:
         raise ValueError(f"{name} must be at most {LONGEST:.0e} seconds: got {value}")
     return float(value)
-
-
-def as_flag(name: str, value: bool) -> bool:
-    """Return `value` if it is True or False."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False: got {value!r}")
-    return value
 
 
 @dataclass(frozen=True)

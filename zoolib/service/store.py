@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ from zoolib.service.log import FEATURE_TYPE, Log
 LARGEST_ID = 2**63 - 1  # that SQLite can hold
 EXPIRED_AT_ONCE = 10  # decisions that expire while another one is logged
 DELETED_AT_ONCE = 5_000  # events; then others may write
-PATIENCE = 5.0  # seconds for readers to end before the write-ahead log is emptied
 LATEST = 1e13  # seconds: later times would not add up with shorter ones
 # In addition to a version's first snapshot: the newest, and one more in case it is damaged.
 SNAPSHOTS_KEPT = 2
@@ -123,8 +121,8 @@ class Store(Log):
             "n_features": str(n_features),
             "key": blake2b(b"key check", digest_size=8, key=key).hexdigest(),
         }
-        self._serving: dict[str, Version] | None = None
-        self._noted = Counter[str]()  # to be counted with the next that is written
+        self._serving: list[Version] | None = None
+        self.counters = Counter[str]()
         self.last_set_aside = ""  # in this process: of which version, and why
         super().__init__(path)
         # The time of the log never decreases; while the clock is behind it, it goes on at the clock's pace.
@@ -133,7 +131,6 @@ class Store(Log):
             " ifnull((SELECT time FROM rewards ORDER BY seq DESC LIMIT 1), -1e999))"
         )
         self._reading = np.inf
-        self._due = self._next_due(self._db)  # before it nothing expires
 
     def _open(self) -> None:
         super()._open()
@@ -145,18 +142,9 @@ class Store(Log):
                 )
 
     def note(self, what: str) -> None:
-        """Count something, on the disk with whatever is written next."""
+        """Count something, from the opening of the file on."""
         with self.alone:
-            self._noted[what] += 1
-
-    def commit(self) -> None:
-        """Put what the transaction changed on the disk, with what was noted before."""
-        noted = dict(self._noted)
-        for name, times in noted.items():
-            _count(self._db, name, times)
-        super().commit()
-        self._noted.subtract(noted)
-        self._noted = +self._noted if noted else self._noted
+            self.counters[what] += 1
 
     def _now(self, clock: Clock) -> float:
         """Return the time of the log: the clock's, unless that has gone backwards."""
@@ -168,7 +156,7 @@ class Store(Log):
         before, self._reading = self._reading, reading
         if reading < self._time:
             if reading < before:
-                self._noted["clock went backwards"] += 1
+                self.note("clock went backwards")
             self._time += max(0.0, reading - before)
         else:
             self._time = reading
@@ -237,21 +225,21 @@ class Store(Log):
         if offered is not None:
             without = json.dumps(np.flatnonzero(~offered).tolist())
         try:
-            with self.alone, self as db:
-                if request[0]:
-                    found = db.execute(DECIDED, request[:1]).fetchall()
-                    if known := self._decided(found, request):
-                        return known
-                time = self._now(clock)
-                self._expire(db, time, EXPIRED_AT_ONCE)
-                context = self._insert_context(db, features)
-                row = (user, context, without, arm, propensity, version, assigned)
-                self._due = min(self._due, time + attribution)
-                number = db.execute(
-                    "INSERT INTO events (user, context, without, arm, propensity, version, assigned, time, due,"
-                    " request, asked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (*row, time, time + attribution, *request),
-                ).lastrowid
+            with self.alone:
+                time = self._now(clock)  # which may look into the file
+                with self as db:
+                    if request[0]:
+                        found = db.execute(DECIDED, request[:1]).fetchall()
+                        if known := self._decided(found, request):
+                            return known
+                    self._expire(db, time, EXPIRED_AT_ONCE)
+                    context = self._insert_context(db, features)
+                    row = (user, context, without, arm, propensity, version, assigned)
+                    number = db.execute(
+                        "INSERT INTO events (user, context, without, arm, propensity, version, assigned, time,"
+                        " due, request, asked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                        (*row, time, time + attribution, *request),
+                    ).lastrowid
         except StoreError:
             self.note("refused")
             raise
@@ -265,34 +253,33 @@ class Store(Log):
         With `when_closed` it has none yet, 0: it gets it when its window closes.
         """
         row = (min(event_id, LARGEST_ID),)
-        with self.alone, self as db:
+        with self.alone:
             time = self._now(clock)
-            self._expire(db, time, EXPIRED_AT_ONCE)
-            self._expire(db, time, 1, *row)
-            found = db.execute(
-                "SELECT NOT open OR claimed IS NOT NULL, ifnull(expired, 0) FROM events"
-                " LEFT JOIN rewards ON event = id WHERE id = ?",
-                row,
-            ).fetchone()
-            if found == (0, 0):
-                if when_closed:
-                    claim = "UPDATE events SET claimed = ? WHERE id = ?"
-                    db.execute(claim, (reward, event_id))
-                    return 0
-                return db.execute(
-                    "INSERT INTO rewards (event, reward, time, expired) VALUES (?, ?, ?, 0)",
-                    (event_id, reward, time),
-                ).lastrowid
-            kind, name, words = REJECTIONS[found]
-            self._noted[f"rejected: {name}"] += 1
+            with self as db:
+                self._expire(db, time, EXPIRED_AT_ONCE)
+                self._expire(db, time, 1, *row)
+                found = db.execute(
+                    "SELECT NOT open OR claimed IS NOT NULL, ifnull(expired, 0) FROM events"
+                    " LEFT JOIN rewards ON event = id WHERE id = ?",
+                    row,
+                ).fetchone()
+                if found == (0, 0):
+                    if when_closed:
+                        claim = "UPDATE events SET claimed = ? WHERE id = ?"
+                        db.execute(claim, (reward, event_id))
+                        return 0
+                    return db.execute(
+                        "INSERT INTO rewards (event, reward, time, expired) VALUES (?, ?, ?, 0)",
+                        (event_id, reward, time),
+                    ).lastrowid
+                kind, name, words = REJECTIONS[found]
+                self.note(f"rejected: {name}")
         raise kind(f"event_id must {words}: got {event_id}")
 
     def expire(self, clock: Clock, most: int) -> int:
         """Give the oldest overdue open events their reward, or zero; return their number."""
         with self.alone:
             time = self._now(clock)
-            if time < self._due:
-                return 0
             with self as db:
                 return self._expire(db, time, most)
 
@@ -300,22 +287,13 @@ class Store(Log):
         self, db: sqlite3.Connection, time: float, most: int, event: int | None = None
     ) -> int:
         """Give overdue open events a reward, zero if none was claimed, the oldest first, or one; count them."""
-        if time < self._due:
-            return 0
         which, values = ("", ()) if event is None else (" AND id = ?", (event,))
-        n = db.execute(
+        return db.execute(
             "INSERT INTO rewards (event, reward, time, expired)"
             " SELECT id, ifnull(claimed, 0), ?, claimed IS NULL FROM events"
             f" WHERE open AND due <= ?{which} ORDER BY due, id LIMIT ?",
             (time, time, *values, most),
         ).rowcount
-        if n == 0 and event is None:  # nothing that could yet be undone
-            self._due = self._next_due(db)
-        return n
-
-    def _next_due(self, db: sqlite3.Connection) -> float:
-        due = db.execute("SELECT min(due) FROM events WHERE open").fetchone()[0]
-        return np.inf if due is None else due
 
     def oldest_open(self, now: float) -> tuple[float, float]:
         """Return the seconds since the oldest open event, and how many of them it is overdue; 0 without one."""
@@ -328,17 +306,15 @@ class Store(Log):
     def fates(self) -> dict[str, int]:
         """Count the events by their fates: see `BanditService.fates`."""
         with self.alone:
-            (waiting, claimed), (closed, expired), (refused, _) = self._rows(
+            (waiting, claimed), (closed, expired) = self._rows(
                 "SELECT count(*), count(claimed) FROM events WHERE open UNION ALL"
-                " SELECT count(*), ifnull(sum(expired), 0) FROM rewards UNION ALL"
-                " SELECT ifnull(sum(count), 0), 0 FROM counters WHERE name = 'refused'"
+                " SELECT count(*), ifnull(sum(expired), 0) FROM rewards"
             )
-            refused += self._noted["refused"]
         return {
             "open": waiting - claimed,
             "rewarded": closed - expired + claimed,
             "expired": expired,
-            "refused": refused,
+            "refused": self.counters["refused"],
         }
 
     def set_aside(self, version: str, seq: int, why: str) -> None:
@@ -347,7 +323,7 @@ class Store(Log):
         with self.alone, self as db:
             row = version, seq, why[:200]
             db.execute("INSERT OR IGNORE INTO set_aside VALUES (?, ?, ?)", row)
-            self._noted["set aside"] += 1
+            self.note("set aside")
 
     def _insert_context(
         self, db: sqlite3.Connection, features: NDArray[np.float32] | None
@@ -431,15 +407,12 @@ class Store(Log):
         return len(doomed)
 
     def _empty_wal(self) -> None:
-        """Empty the write-ahead log, which holds what was deleted, too."""
-        end = time.monotonic() + PATIENCE
-        while self._rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
-            if time.monotonic() > end:
-                raise StoreError(
-                    f"database {self.path} is read by another connection, so what was deleted is still in its "
-                    "write-ahead log: close that connection, and delete again"
-                )
-            time.sleep(0.05)
+        """Empty the write-ahead log, which holds what was deleted, too; readers are waited for some seconds."""
+        if self._rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
+            raise StoreError(
+                f"database {self.path} is read by another connection, so what was deleted is still in its "
+                "write-ahead log: close that connection, and delete again"
+            )
 
     def deleted(self) -> int:
         """Return the highest sequence number of a deleted reward: an agent that has not learnt it never can."""
@@ -486,12 +459,12 @@ class Store(Log):
         )
         return [Version(*row[:7], json.loads(row[7]), row[8]) for row in rows]
 
-    def serving(self) -> dict[str, Version]:
-        """Return the versions that meet users, by their states "active" and "rolling"."""
+    def serving(self) -> list[Version]:
+        """Return the versions that meet users: the active one, and then one that is rolled out, if there is."""
         with self.alone:
             if self._serving is None:
                 serving = self.versions("active", "rolling")
-                self._serving = {version.state: version for version in serving}
+                self._serving = sorted(serving, key=lambda version: version.state)
             return self._serving
 
     def version(self, name: str) -> Version:
@@ -542,26 +515,10 @@ class Store(Log):
             "SELECT seq, agent FROM snapshots WHERE version = ? ORDER BY seq DESC", name
         )
 
-    # ---- Facts and counters
-
     def remember(self, facts: dict[str, str]) -> None:
         """Remember texts under their names, all in one transaction."""
         with self.alone, self as db:
             db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
-
-    def counters(self) -> dict[str, int]:
-        """Return the counters since the file was made, for example of rejected rewards."""
-        with self.alone:
-            rows = self._rows("SELECT name, count FROM counters")
-            return dict(sorted((Counter(dict(rows)) + self._noted).items()))
-
-
-def _count(db: sqlite3.Connection, name: str, by: int = 1) -> None:
-    db.execute(
-        "INSERT INTO counters VALUES (?1, ?2)"
-        " ON CONFLICT (name) DO UPDATE SET count = count + ?2",
-        (name, by),
-    )
 
 
 def _number_of(blob: bytes, *more: int | None) -> int:
