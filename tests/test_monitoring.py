@@ -120,7 +120,7 @@ def test_each_of_many_worlds_is_judged_as_if_it_were_alone():
     cases = [
         (rates(4), same_rates, (persona, clicked)),
         (counts(4), same_mix, (persona,)),
-        (counts(4), at_least([0.3, 0.1, 0.1, 0.1]), (persona,)),
+        (counts(4), at_least(0.25), (persona,)),
         (moments, not_below_usual(fisher_z), (prediction, clicked, explored)),
     ]
     settings, total = {"window": 200, "reference": 5, "false_alarms": 2}, 0
@@ -236,14 +236,10 @@ def test_same_mix_is_the_g_test_of_a_contingency_table():
 
 def test_promises_are_tested_by_the_binomial_test():
     sums = sums_of(counts(3), np.repeat([0, 1, 2], [3, 40, 57]))
-    share = [0.1, 0.3, 0.6]
     for statistic, side in ((at_least, "less"), (at_most, "greater")):
-        wanted = [
-            stats.binomtest(k, 100, q, side).pvalue
-            for k, q in zip([3, 40, 57], share, strict=True)
-        ]
-        assert statistic(share)(sums, None) == pytest.approx(wanted)
-        assert statistic(0.3)(sums, None)[1] == pytest.approx(wanted[1])
+        for share in (0.1, 0.3):
+            wanted = [stats.binomtest(k, 100, share, side).pvalue for k in (3, 40, 57)]
+            assert statistic(share)(sums, None) == pytest.approx(wanted)
 
 
 def test_the_usual_range_is_students_limit_for_one_more():
@@ -577,26 +573,15 @@ def test_moments_are_checked(columns, words):
 
 
 def test_promises_and_sizes_are_checked():
-    for wrong in (-0.1, 1.1, np.nan, [0.5, 2.0]):
-        for promise in (at_least, at_most):
+    for promise in (at_least, at_most):
+        for wrong in (-0.1, 1.1, np.nan):
             with pytest.raises(ValueError, match=r"share must lie in \[0, 1\]"):
                 promise(wrong)
-    with pytest.raises(ValueError, match="share must be a number or a row"):
-        at_least([[0.1]])
+        with pytest.raises(TypeError, match="share must be a number"):
+            promise([0.5, 0.1])
     for tally in (rates, counts):
         with pytest.raises(ValueError, match="must be at least 1: got 0"):
             tally(0)
-
-
-def test_a_promise_too_many_is_an_error_that_changes_nothing():
-    settings = {"window": 3, "false_alarms": 1}
-    monitor = Monitor("m", counts(3), at_least([0.1, 0.1]), **settings)
-    monitor.update([0])
-    before = monitor.state()
-    words = "share must be one number, or one for each of 3 cells: got 2"
-    with pytest.raises(ValueError, match=words):
-        monitor.update([1, 2, 0])
-    assert monitor.state() == before
 
 
 @pytest.mark.parametrize(

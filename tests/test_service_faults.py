@@ -111,6 +111,11 @@ def test_a_path_in_memory_is_refused(name):
         shop(name)
 
 
+def test_a_deadline_may_be_longer_than_a_lock_can_wait(path):
+    with shop(path, settings=Settings(deadline=1e10, latency_limit=60.0)) as service:
+        assert service.select("anna").version == "v1"
+
+
 def test_what_is_on_the_disk_is_decided_however_long_it_took(path):
     with shop(path, settings=Settings(deadline=0.05, latency_limit=60.0)) as service:
         commit = service.store.commit

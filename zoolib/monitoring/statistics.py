@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import entr, rel_entr
 
@@ -49,39 +49,20 @@ def same_mix(now: NDArray, reference: NDArray) -> NDArray[np.float64]:
     return stats.chi2.sf(g, degrees)[..., None]
 
 
-def at_least(share: ArrayLike) -> Statistic:
-    """Return a test of a promise from below: shares are at least as large as promised.
+def at_least(share: float) -> Statistic:
+    """Return a test of a promise from below: shares are at least as large as promised, in each cell.
 
     The exact one-sided binomial test on sums from `rates` or `counts`; its level is at most the stated one.
-    The promise `share` lies in [0, 1]: one number, or one for each of the cells, shape (S,).
+    The promise `share` lies in [0, 1].
     """
-    return _promise(share, lambda k, n, p: stats.binom.cdf(k, n, p))
+    p = as_probability("share", share)
+    return lambda now, _: stats.binom.cdf(now[..., 1], now[..., 0], p)
 
 
-def at_most(share: ArrayLike) -> Statistic:
+def at_most(share: float) -> Statistic:
     """Return a test of a promise from above, as `at_least` does: shares are at most as large as promised."""
-    return _promise(share, lambda k, n, p: stats.binom.sf(k - 1, n, p))
-
-
-def _promise(share: ArrayLike, p_value: Callable[..., NDArray]) -> Statistic:
-    """Return a test by the p-value of k successes in n events that have probability p."""
-    promised = np.asarray(share)
-    if promised.ndim > 1:
-        raise ValueError(
-            f"share must be a number or a row of them: got shape {promised.shape}"
-        )
-    for one in promised.ravel().tolist():
-        as_probability("share", one)
-
-    def test(now: NDArray, _: NDArray) -> NDArray[np.float64]:
-        n_cells = now.shape[-2]
-        if promised.shape not in ((), (n_cells,)):
-            raise ValueError(
-                f"share must be one number, or one for each of {n_cells} cells: got {len(promised)}"
-            )
-        return p_value(now[..., 1], now[..., 0], promised)
-
-    return test
+    p = as_probability("share", share)
+    return lambda now, _: stats.binom.sf(now[..., 1] - 1, now[..., 0], p)
 
 
 def not_below_usual(statistic: Statistic) -> Statistic:

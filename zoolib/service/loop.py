@@ -56,7 +56,6 @@ from zoolib.service.watching import Watch
 STREAM = 901  # the number of the stream that choices are drawn from
 ALERTS_KEPT = 100
 THREADS = 8  # that may hang at features, models or health checks
-EXPIRED_IN_ONE_GO = 200  # decisions; then others may write
 LARGEST_FEATURE = (
     1e5  # its square, added up over a million visits, leaves a one its place
 )
@@ -161,6 +160,7 @@ class BanditService:
         watches: Sequence[Watch] = (),
     ) -> None:
         self.settings = settings or Settings()
+        self._deadline = min(self.settings.deadline, threading.TIMEOUT_MAX)
         self.make_agent, self.clock, self.timer = make_agent, clock, timer
         self._healthy, self._features = healthy or (lambda: True), features
         self._lock, self._loading = threading.Lock(), threading.Lock()
@@ -310,7 +310,7 @@ class BanditService:
         """Return what agents see of a visit; None if the features did not come in time."""
         given = (user_id,) if moment is None else (user_id, moment)
         ask = partial(self._features, *given)
-        answer = self._workers.call(ask, self.settings.deadline)
+        answer = self._workers.call(ask, self._deadline)
         if isinstance(answer.error, TimeoutError):
             return None
         if answer.error is not None:  # the caller's, not the model's
@@ -366,7 +366,7 @@ class BanditService:
         return found, self.timer() - start
 
     def _check(self, breaker: Breaker, now: float) -> None:
-        answer = self._workers.call(self._healthy, self.settings.deadline)
+        answer = self._workers.call(self._healthy, self._deadline)
         if isinstance(answer.error, BusyError):  # nobody was asked
             return
         reason = words(answer.error) if answer.error else ""
@@ -402,10 +402,7 @@ class BanditService:
 
         `select` and `reward` do the same in passing, for a few at each call.
         """
-        total = 0
-        while n := self.store.expire(self._now, EXPIRED_IN_ONE_GO):
-            total += n
-        return total
+        return self.store.expire(self._now)
 
     def fates(self) -> dict[str, int]:
         """Count the decisions by their fates, after overdue ones have expired.
@@ -428,8 +425,7 @@ class BanditService:
         it needs.
         """
         task = partial(self._answer, name, question)
-        deadline = None if whole else self.settings.deadline
-        answer = self._workers.call(task, deadline)
+        answer = self._workers.call(task, None if whole else self._deadline)
         if answer.error is not None and not isinstance(answer.error, BusyError):
             self._models.pop(name, None)
             with self._lock:
@@ -442,7 +438,7 @@ class BanditService:
         if model is None:
             with self._loading:  # once, however many visits wait for it
                 model = self._models.get(name) or self._loaded(name)
-        if not model.lock.acquire(timeout=self.settings.deadline):
+        if not model.lock.acquire(timeout=self._deadline):
             raise TimeoutError(f"{name} is at another call that has not returned")
         try:
             before = model.seq

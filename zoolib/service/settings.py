@@ -14,15 +14,6 @@ from zoolib._support.checks import (
 )
 from zoolib._support.settings import check_settings, setting
 
-LONGEST = 1e9  # seconds: no thread can be asked to wait for longer
-
-
-def as_seconds(name: str, value: float) -> float:
-    """Return `value` as a float that a thread can wait for."""
-    if as_positive(name, value) > LONGEST:
-        raise ValueError(f"{name} must be at most {LONGEST:.0e} seconds: got {value}")
-    return float(value)
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -66,12 +57,12 @@ class Settings:
     # Without a floor an arm could be impossible, and no log would say what it is worth.
     floor: float = setting(as_rate, 0.02)
     snapshot_every: int = setting(as_size, 500)
-    attribution: float = setting(as_seconds, 3_600.0)
+    attribution: float = setting(as_positive, 3_600.0)
     when_closed: bool = setting(as_flag, False)
-    deadline: float = setting(as_seconds, 1.0)
+    deadline: float = setting(as_positive, 1.0)
     latency_limit: float = setting(as_positive, 0.010)
     patience: int = setting(as_size, 3)
-    pause: float = setting(as_seconds, 30.0)
+    pause: float = setting(as_positive, 30.0)
     guard_level: float = setting(as_level, 0.01)
     guard_visits: int = setting(as_size, 500)
     min_sample: float = setting(as_not_negative, 100.0)

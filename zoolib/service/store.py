@@ -26,6 +26,7 @@ from zoolib.service.log import FEATURE_TYPE, Log
 
 LARGEST_ID = 2**63 - 1  # that SQLite can hold
 EXPIRED_AT_ONCE = 10  # decisions that expire while another one is logged
+EXPIRED_IN_ONE_GO = 200  # decisions; then others may write
 DELETED_AT_ONCE = 5_000  # events; then others may write
 LATEST = 1e13  # seconds: later times would not add up with shorter ones
 # In addition to a version's first snapshot: the newest, and one more in case it is damaged.
@@ -276,12 +277,16 @@ class Store(Log):
                 self.note(f"rejected: {name}")
         raise kind(f"event_id must {words}: got {event_id}")
 
-    def expire(self, clock: Clock, most: int) -> int:
-        """Give the oldest overdue open events their reward, or zero; return their number."""
-        with self.alone:
-            time = self._now(clock)
-            with self as db:
-                return self._expire(db, time, most)
+    def expire(self, clock: Clock) -> int:
+        """Give all overdue open events their reward, or zero, the oldest first; return how many there were."""
+        total, n = 0, EXPIRED_IN_ONE_GO
+        while n == EXPIRED_IN_ONE_GO:
+            with self.alone:
+                time = self._now(clock)
+                with self as db:
+                    n = self._expire(db, time, EXPIRED_IN_ONE_GO)
+            total += n
+        return total
 
     def _expire(
         self, db: sqlite3.Connection, time: float, most: int, event: int | None = None

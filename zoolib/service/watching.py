@@ -54,9 +54,8 @@ class Watch:
     def update(self, store: Store) -> list[Alert]:
         """Read on, and return the alerts; events that the monitor cannot take are set aside, and counted."""
         log = store.visits(after=self.event)
-        alerts = self._read(log) if len(log) else []
         self.event = int(log.event.max(initial=self.event))
-        return alerts
+        return self._read(log) if len(log) else []
 
     def _read(self, log: EventLog) -> list[Alert]:
         try:
