@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from bounds import unbound
 from cells import element
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -90,6 +91,14 @@ def collect(app: Sphinx, env: BuildEnvironment) -> None:
                 other = env.claims[key]["page"]
                 LOG.warning(
                     "claim %r is made on two pages: %s and %s", key, other, page
+                )
+            if wanted := unbound(record):
+                LOG.warning(
+                    "claim %r says %r: its bound must %s",
+                    key,
+                    record["sentence"],
+                    wanted,
+                    location=page,
                 )
             env.claims[key] = record | {"page": page}
     _tell(app, env)

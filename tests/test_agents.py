@@ -856,7 +856,6 @@ def test_propensities_of_a_neural_thompson_agent_are_estimated(n_worlds):
         np.zeros(4, bool),
         np.ones(3, bool),
         np.ones((1, 4), bool),
-        True,
         [[True, False, True]],
     ],
 )
@@ -865,7 +864,9 @@ def test_a_choice_among_no_arms_is_refused_before_luck_is_used(kind, allowed):
     size = (4,) if kind is RandomAgent else (4, 1)
     agent, undisturbed = kind(*size), kind(*size)
     context = Context(0, np.ones((4, 1)))
-    with pytest.raises(ValueError, match=r"allowed must leave an arm.*\(4,\)"):
+    with pytest.raises(
+        ValueError, match=r"allowed must (leave an arm|hold booleans).*\(4,\)"
+    ):
         agent.propensities(context, allowed)
     for _ in range(10):
         assert agent.select(context) == undisturbed.select(context)
@@ -875,7 +876,7 @@ def test_no_world_may_be_left_without_an_arm():
     agent, allowed = RandomAgent(4, 2), [[True] * 4, [False] * 4]
     with pytest.raises(ValueError, match=r"allowed must leave an arm.*\(2, 4\)"):
         agent.propensities(bare(2, 4), allowed)
-    with pytest.raises(TypeError, match=r"allowed must hold booleans.*int64"):
+    with pytest.raises(ValueError, match=r"allowed must hold booleans.*int64"):
         agent.propensities(bare(2, 4), [[0, 1, 2, 3]] * 2)
 
 

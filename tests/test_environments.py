@@ -24,7 +24,7 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
 NAMES = {
     "neural": """DQNAgent LastItems OneHot EnsembleAgent MCDropoutAgent MLPRecommender
         NeuralLinearAgent NeuralUCBAgent
-        TrainingHistory gauntlet pick_device static_choices static_recommenders train_recommender""",
+        TrainingHistory gauntlet static_choices static_recommenders train_recommender""",
     "plots": "plots",
     "sweeps": "Sweep sweep",
 }

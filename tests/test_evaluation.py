@@ -12,7 +12,6 @@ from zoolib import (
     OracleAgent,
     StaticAgent,
     ZooplusSimulator,
-    crossing_time,
     recent_share,
     recovery_time,
     rolling_mean,
@@ -207,29 +206,6 @@ def test_a_rolling_mean_is_a_convolution(values, data):
 def test_windows_are_checked(window, error, words):
     with pytest.raises(error, match=words):
         rolling_mean([[1, 2, 3], [4, 5, 6]], window)
-
-
-@pytest.mark.parametrize(
-    ("lead", "time"),
-    [
-        ([1, 2, 3], 0),
-        ([-1, -2, -3], INF),
-        ([1, 2, -1], INF),
-        ([1, 2, 0], INF),
-        ([-1, 1, 1, 1], 1),
-        ([-1, -1, -1, 1], 3),
-        ([1, -1, 1, 0, 1, 1], 4),
-        ([5], 0),
-        ([0], INF),
-    ],
-)
-def test_a_lead_counts_from_where_it_stays(lead, time):
-    assert crossing_time(lead) == time
-
-
-def test_leads_cross_in_each_world_on_its_own():
-    leads = [[[1, 1, 1], [-1, 1, 1]], [[-1, -1, 1], [1, 1, -1]]]
-    assert crossing_time(leads).tolist() == [[0, 1], [2, INF]]
 
 
 def recoveries(earned, persona, shocks, **options):

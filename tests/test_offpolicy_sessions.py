@@ -65,7 +65,7 @@ def terms_of(monkeypatch, estimate, *args, **options):
         kept.append(samples)
         return mean_interval(samples)
 
-    monkeypatch.setattr("zoolib.experiments.offpolicy.visits.mean_interval", keep)
+    monkeypatch.setattr("zoolib.experiments.offpolicy.sessions.mean_interval", keep)
     estimate(*args, **options)
     return kept[0]
 
@@ -322,7 +322,6 @@ COLUMNS = {
     "propensity": [[0.5, 0.2, 1], [0.1, 0.3, 0], [0.2, NAN, NAN]],
     "n_arms": 3,
     "state": [[0, 1, 1], [1, 0, 9], [0, 9, 9]],
-    "session": ["anna", "ben", "cy"],
 }
 TABLE = np.full((2, 3), 1 / 3)
 
@@ -337,32 +336,32 @@ def log_with(**columns):
         (
             {"propensity": [[0.5, 0, 1], [0.1, 0.3, 0], [0.2, 0, 0]]},
             ValueError,
-            r"propensity must lie in \(0, 1\]: got 0.0 in step 1 of session 'anna'",
+            r"propensity must lie in \(0, 1\]: got 0.0 in row 0, 1",
         ),
         (
             {"propensity": [[0.5, 1, 1], [0.1, NAN, 0], [0.2, 0, 0]]},
             ValueError,
-            "got nan in step 1 of session 'ben'",
+            "got nan in row 1, 1",
         ),
         (
-            {"propensity": [[0.5, 1, 1], [0.1, 1.2, 0], [0.2, 0, 0]], "session": None},
+            {"propensity": [[0.5, 1, 1], [0.1, 1.2, 0], [0.2, 0, 0]]},
             ValueError,
-            "got 1.2 in step 1 of session 1",
+            "got 1.2 in row 1, 1",
         ),
         (
             {"reward": [[1, 0, 1], [1, 1, 1], [NAN, 0, 0]]},
             ValueError,
-            "reward must be finite: got nan in step 0 of session 'cy'",
+            "reward must be finite: got nan in row 2, 0",
         ),
         (
             {"arm": [[0, -1, 1], [1, 1, -1], [2, -1, -1]]},
             ValueError,
-            "arm must leave out no step: got -1 in step 1 of session 'anna'",
+            "arm must leave out no step: got -1 in row 0, 1",
         ),
         (
             {"arm": [[0, 2, 1], [1, 1, -1], [-1, -1, -1]]},
             ValueError,
-            "leave out no step: got -1 in step 0 of session 'cy'",
+            "leave out no step: got -1 in row 2, 0",
         ),
         ({"arm": [[0, 2, 3]] * 3}, ValueError, "arm must lie in 0 … 2: got 3"),
         ({"arm": [[0.0, 2, 1]] * 3}, TypeError, "arm must hold whole numbers"),
@@ -371,7 +370,6 @@ def log_with(**columns):
         ({"arm": [0, 1]}, ValueError, r"\(n, T\), n >= 2: got \(2,\)"),
         ({"reward": [[1, 0]] * 3}, ValueError, r"reward must have shape \(3, 3\)"),
         ({"state": [[0, 1, -1]] * 3}, ValueError, "state must lie in 0 .*got -1"),
-        ({"session": ["anna"]}, ValueError, "session must name 3 .*got \\['anna'\\]"),
         ({"n_arms": 0}, ValueError, "n_arms must be at least 1: got 0"),
     ],
 )
@@ -397,7 +395,7 @@ def test_a_log_keeps_copies_that_nobody_can_change():
         (np.full((2, 3), 0.3), "target must sum to 1 in every row: got 0.8999"),
         ([[1, 0, 0], [1, 1, -1]], "probabilities of 0 or more: got -1.0 in row 1"),
         (np.full((2, 2), 0.5), r"target must have shape \(S, 3\): got \(2, 2\)"),
-        (TABLE[:1], "state must be one of 1 in target: got 1 in step 1 of session"),
+        (TABLE[:1], "state must be one of 1 in target: got 1 in row 0, 1"),
     ],
 )
 def test_a_target_that_is_no_policy_is_refused(target, said):
@@ -426,73 +424,6 @@ def test_other_arguments_are_named_too():
         )
 
 
-# From tables
-
-
-FRAME = pd.DataFrame(
-    {
-        "session": ["ben", "anna", "anna", "ben", "anna"],
-        "step": [0, 1, 0, 1, 2],
-        "arm": ["leash", "bowl", "leash", "kibble", "leash"],
-        "reward": [1, 0, 0, 1, 1],
-        "propensity": [0.5, 0.2, 0.25, 0.75, 1.0],
-        "state": [0, 1, 1, 2, 0],
-    }
-)
-
-
-def test_a_log_comes_from_a_table():
-    log = op.SessionLog.from_frame(FRAME)
-    assert log.session == ["ben", "anna"]
-    assert log.arm.tolist() == [[2, 1, 0], [2, 0, 2]]
-    assert log.reward.tolist() == [[1, 1, 0], [0, 0, 1]]
-    assert log.propensity.tolist() == [[0.5, 0.75, 1], [0.25, 0.2, 1]]
-    assert log.state.tolist() == [[0, 2, 0], [1, 1, 0]]
-    assert log.played.tolist() == [[True, True, False], [True] * 3]
-    shuffled = FRAME.drop(columns="state").sample(frac=1, random_state=1)
-    labels = ["mouse", "leash", "kibble", "bowl"]
-    log = op.SessionLog.from_frame(shuffled, n_arms=labels)
-    assert log.arm[log.session.index("ben")].tolist() == [1, 2, 0]
-    assert log.n_arms == 4
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "said"),
-    [
-        ({"step": [0, 1, 0, 1, 3]}, ValueError, "no step: .* step 2 of session 'anna'"),
-        ({"step": [1, 1, 0, 2, 2]}, ValueError, "no step: .* step 0 of session 'ben'"),
-        ({"step": [0, 1, 0, 1, 9]}, ValueError, "step must lie in 0 … 4: got 9"),
-        ({"step": [0, 1, 0, 1, 1]}, ValueError, "session 'anna' has step 1 twice"),
-        ({"step": [0, 1, 0, 1, 1.5]}, TypeError, "step must hold whole numbers"),
-        (
-            {"session": [7, 8, 8, 7, 7], "step": [0, 1, 0, 1, 1]},
-            ValueError,
-            "session 7 has step 1 twice",
-        ),
-        (
-            {"propensity": [0.5, 0, 0.2, 1, 1]},
-            ValueError,
-            "propensity .* got 0.0 in step 1 of session 'anna'",
-        ),
-        ({"reward": list("yynny")}, TypeError, "reward must hold real numbers"),
-        ({"propensity": [0.5, NAN, 1, 1, 1]}, ValueError, "must have no gaps"),
-        ({"state": [0.5, 1, 1, 1, 1]}, TypeError, "state must hold whole numbers"),
-    ],
-)
-def test_a_table_with_gaps_or_overlaps_is_refused(change, error, said):
-    with pytest.raises(error, match=said):
-        op.SessionLog.from_frame(FRAME.assign(**change))
-
-
-def test_tables_that_lack_something_are_refused():
-    with pytest.raises(ValueError, match="frame must have a column 'session'"):
-        op.SessionLog.from_frame(FRAME.drop(columns="session"))
-    with pytest.raises(ValueError, match="number of n_arms must be at least 1"):
-        op.SessionLog.from_frame(FRAME[:0])
-    with pytest.raises(ValueError, match="arm must be one of 'leash', 'bowl'"):
-        op.SessionLog.from_frame(FRAME, n_arms=["leash", "bowl"])
-
-
 # Long sessions, and sessions that the log cuts
 
 
@@ -513,7 +444,7 @@ def test_sessions_of_thousands_of_steps_have_right_values_or_are_named():
     sure = np.tile([1.0, 0.0], (8_000, 1))
     for estimate in (op.session_ips, op.session_weights):
         with pytest.raises(
-            ValueError, match=r"weight must be below exp\(660\).*step 286"
+            ValueError, match=r"weight must be below exp\(660\).*row 0, 286"
         ):
             estimate(always, sure)
     assert op.session_ips(always, sure, weighted=True).mean == pytest.approx(

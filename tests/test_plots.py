@@ -34,45 +34,6 @@ def contrast(a, b):
     return (bright + 0.05) / (dim + 0.05)
 
 
-def test_clouds_show_each_group_in_a_shape_of_its_own(ax):
-    points = np.arange(12).reshape(6, 2)
-    plots.clouds(ax, points, [0, 1, 1, 2, 0, 2], ["a", "b", "c"])
-    drawn = {line.get_label(): line.get_xydata().tolist() for line in ax.lines}
-    assert drawn == {
-        "a": [[0, 1], [8, 9]],
-        "b": [[2, 3], [4, 5]],
-        "c": [[6, 7], [10, 11]],
-    }
-    assert len({line.get_marker() for line in ax.lines}) == 3
-    assert len({line.get_color() for line in ax.lines}) == 3
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b", "c"]
-
-
-def test_of_two_clouds_in_one_colour_the_second_is_hollow(ax):
-    points = np.arange(6).reshape(3, 2)
-    plots.clouds(ax, points, [0, 1, 2], "abc", ["blue", "green", "blue"])
-    colors = [line.get_color() for line in ax.lines]
-    assert colors[0] == colors[2] != colors[1]
-    filled = [line.get_markerfacecolor() != "none" for line in ax.lines]
-    assert filled == [True, True, False]
-    assert ax.lines[2].get_markeredgewidth() > 0
-
-
-@pytest.mark.parametrize(
-    ("uncertain", "joined", "thick"), [(0, False, 6 + 2), (1, False, 2), (1, True, 5)]
-)
-def test_a_network_shows_thick_what_is_in_doubt(ax, uncertain, joined, thick):
-    columns = [(0, 3), (1, 2), (3, 1)]
-    plots.network(ax, columns, uncertain=uncertain, joined=joined, title="net")
-    lines = [line for line in ax.lines if line.get_marker() == "None"]
-    widths = [line.get_linewidth() for line in lines]
-    assert len(lines) == 6 + 2 + 3 * joined
-    assert widths.count(max(widths)) == thick
-    assert len(ax.lines) - len(lines) == 6
-    assert ax.get_title() == "net"
-    assert [text.get_text() for text in ax.texts] == ["$x$", "$f$"]
-
-
 def test_every_colour_reads_on_its_ground():
     assert LIGHT.keys() == DARK.keys()
     assert not set(LIGHT.values()) & set(DARK.values()), (

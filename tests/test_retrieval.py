@@ -33,7 +33,7 @@ def ranked(embeddings, query, ids=None):
 def everything(index, query=None):
     """All products with their scores: what the index holds."""
     query = np.arange(1.0, index.n_features + 1) if query is None else query
-    return [*index.search(query, len(index)), index.embeddings(index.ids)]
+    return [*index.search(query, len(index)), index.embeddings(range(len(index)))]
 
 
 def same(before, after):
@@ -106,13 +106,6 @@ def test_recall_is_the_share_of_the_exact_best():
         assert recall[place] == len(best & found) / 20
     assert recall.mean() < 1
     assert np.all(ProductIndex(embeddings).recall(queries, 20) == 1)
-
-
-def test_recall_after_removal_is_of_what_is_left():
-    embeddings, query = draws(300, D), draws(D, seed=1)
-    index = ProductIndex(embeddings)
-    index.remove(ranked(embeddings, query)[:7])
-    assert index.recall(query, 20) == 1
 
 
 def test_more_probes_find_more():
@@ -195,53 +188,6 @@ def test_many_products_are_trained_on_a_sample_of_them(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_products_come_and_go(kind):
-    options = {} if kind == "exact" else {"n_probe": 12}
-    index, query = index_for(kind, **options), draws(D, seed=1)
-    embeddings = np.vstack((draws(300, D), draws(40, D, seed=2), draws(1, D, seed=4)))
-    assert index.add(embeddings[300:340]).tolist() == list(range(300, 340))
-    best = ranked(embeddings[:340], query)
-    index.remove([*best[:5], best[0]])
-    assert len(index) == 335
-    assert index.ids.tolist() == sorted(best[5:].tolist())
-    assert index.add(embeddings[340:]).tolist() == [340]
-    left = np.setdiff1d(np.arange(341), best[:5])
-    wanted = ranked(embeddings, query, left)
-    found = index.search(query, 336)[0]
-    if kind == "ivf8":
-        assert np.isin(found[:20], wanted[:25]).all()
-    else:
-        assert found.tolist() == wanted.tolist()
-    assert (
-        index.embeddings(left).tolist() == embeddings[left].astype(np.float32).tolist()
-    )
-
-
-def test_an_exact_index_may_begin_and_end_empty():
-    index = ProductIndex(np.empty((0, 3)))
-    assert len(index) == 0
-    with pytest.raises(ValueError, match="n must be at most 0: got 1"):
-        index.search(np.ones(3), 1)
-    ids = index.add([[1.0, 2.0, 3.0]])
-    assert index.search(np.ones(3), 1)[0].tolist() == [0]
-    index.remove(ids)
-    assert len(index) == 0
-    assert index.add(np.ones((2, 3))).tolist() == [1, 2]
-    assert index.add(np.empty((0, 3))).tolist() == []
-
-
-@pytest.mark.parametrize("ids", [7, [7, 7], [[7]], [[7, 8, 9], [20, 21, 7]]])
-@pytest.mark.parametrize("kind", KINDS)
-def test_ids_to_remove_come_in_any_shape(kind, ids):
-    index = index_for(kind)
-    index.remove(ids)
-    left = np.setdiff1d(np.arange(300), ids).tolist()
-    assert index.ids.tolist() == left
-    assert len(index) == len(left)
-    assert sorted(index.search(draws(D, seed=1), len(left))[0].tolist()) == left
-
-
 def test_the_index_keeps_a_copy():
     embeddings = draws(300, D).astype(np.float32)
     index = ProductIndex(embeddings)
@@ -255,7 +201,6 @@ def test_an_index_can_be_copied_and_stored(kind):
     index = index_for(kind)
     before = everything(index)
     twin, stored = copy.deepcopy(index), pickle.loads(pickle.dumps(index))
-    index.remove([0, 1])
     for other in (twin, stored):
         assert same(before, everything(other))
 
@@ -379,17 +324,8 @@ WRONG_CALLS = [
     (lambda i: i.search(np.ones(D), 2.0), TypeError, "n must be a whole number"),
     (lambda i: i.recall(np.ones(D - 1), 3), ValueError, "queries must have shape"),
     (lambda i: i.recall(np.ones(D), 301), ValueError, "n must be at most 300"),
-    (lambda i: i.add(np.ones((2, D - 1))), ValueError, rf"\(n, {D}\): got \(2, 7\)"),
-    (lambda i: i.add(np.ones(D)), ValueError, rf"\(n, {D}\): got \(8,\)"),
-    (lambda i: i.add(np.ones((1, 2, D))), ValueError, r"got \(1, 2, 8\)"),
-    (
-        lambda i: i.add([[1.0] * (D - 1) + [NAN]]),
-        ValueError,
-        "embeddings must be finite",
-    ),
-    (lambda i: i.remove([3, 300]), ValueError, "ids must lie in 0 … 299: got 300"),
-    (lambda i: i.remove([3, -1]), ValueError, "ids must lie in 0 … 299: got -1"),
-    (lambda i: i.remove([0.5]), TypeError, "ids must hold whole numbers"),
+    (lambda i: i.embeddings([0.5]), TypeError, "ids must hold whole numbers"),
+    (lambda i: i.embeddings([3, -1]), ValueError, "ids must lie in 0 … 299: got -1"),
     (lambda i: i.embeddings([300]), ValueError, "ids must lie in 0 … 299: got 300"),
 ]
 
@@ -404,26 +340,14 @@ def test_a_wrong_call_says_what_was_wanted_and_changes_nothing(
     with pytest.raises(error, match=words):
         call(index)
     assert same(before, everything(index))
-    assert index.add(np.ones((1, D))).tolist() == [300]
 
 
 @pytest.mark.parametrize("value", [0, 13, 1.5])
-def test_probes_that_do_not_fit_leave_the_old_ones(value):
+def test_probes_that_do_not_fit_are_refused(value):
     index = index_for("ivf")
+    index.n_probe = value
     with pytest.raises((TypeError, ValueError), match="n_probe must be"):
-        index.n_probe = value
-    assert index.n_probe == 3
-
-
-def test_a_removed_product_is_not_known_any_more():
-    index = index_for("exact")
-    index.remove([4])
-    for call in (index.remove, index.embeddings):
-        with pytest.raises(
-            ValueError, match="ids must be of products held: got 4, removed"
-        ):
-            call([3, 4])
-    assert len(index) == 299
+        index.search(np.ones(D), 3)
 
 
 def bounds(posterior, embeddings, visitor, alpha):

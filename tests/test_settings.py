@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import zoolib
-from zoolib import OneHot
+from zoolib import Churn, OneHot
 from zoolib._support import checks, settings
 from zoolib._support.state import Stateful
 from zoolib.agents import neural
@@ -38,7 +38,14 @@ RIGHT = {
     checks.as_share: [0, 0.5],
     checks.as_level: [0.5],
 }
-NEEDED = {"n_arms": 3, "n_features": 2, "own": [0], "n_states": 3, "n_actions": 2}
+NEEDED = {
+    "n_arms": 3,
+    "n_features": 2,
+    "own": [0],
+    "n_states": 3,
+    "n_actions": 2,
+    "every": 2,
+}
 
 
 def subclasses(kind):
@@ -51,7 +58,7 @@ def subclasses(kind):
 [getattr(zoolib, name) for name in zoolib.__all__]
 KINDS = [
     kind
-    for kind in [*subclasses(Stateful), Settings]
+    for kind in [*subclasses(Stateful), Settings, Churn]
     if kind.__module__.startswith("zoolib.") and hasattr(kind, "__dataclass_fields__")
 ]
 DECLARED = [

@@ -41,7 +41,6 @@ from .experiments.estimates import (
 from .experiments.evaluation import (
     best_product_value,
     click_rate,
-    crossing_time,
     entropy_floor,
     lead,
     oracle_value,
@@ -66,7 +65,6 @@ from .models.posterior import RidgePosterior
 from .models.recommender import (
     MLPRecommender,
     TrainingHistory,
-    pick_device,
     static_choices,
     static_recommenders,
     train_recommender,
@@ -133,7 +131,6 @@ __all__ = [
     "check",
     "claim",
     "click_rate",
-    "crossing_time",
     "current_commit",
     "draw",
     "entropy_floor",
@@ -150,7 +147,6 @@ __all__ = [
     "offpolicy",
     "oracle_value",
     "phases",
-    "pick_device",
     "play_sessions",
     "plots",
     "policy_value",

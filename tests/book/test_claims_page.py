@@ -1,6 +1,7 @@
 """Claims in the book: their numbers, their cells, and the page that lists them."""
 
 import pytest
+from bounds import unbound
 from bs4 import BeautifulSoup
 from claims import _strip, background
 from claims_page import is_identity, room, strip
@@ -176,3 +177,45 @@ def test_a_row_says_what_was_found_and_where_it_was_checked(page):
     row = page.find(id="claim-k")
     assert "2 worlds, seeds 3, 4" in row.text
     assert row.select_one("a.checked-in")["href"] == "#checked-k"
+
+
+def bounded(sentence, above=None, below=None, equals=None):
+    """Return what is recorded of a claim with these bounds."""
+    held = "above" if equals is None else f"equal to {equals}"
+    ends = [equals] * 3
+    bounds = {"above": above, "below": below}
+    return {"sentence": sentence, "held": held, "range": ends} | bounds
+
+
+@pytest.mark.parametrize(
+    ("sentence", "bound", "wanted"),
+    [
+        ("A is ahead of B by so many points.", {"above": -1, "below": 9}, "above 0"),
+        ("A earns so many clicks more than B.", {"below": 9}, "above 0"),
+        ("A is larger than B by this factor.", {"above": 0.5}, "above 1"),
+        ("A differs from B by this.", {"below": 9}, "exclude zero or be a margin"),
+        ("The share of A minus that of B, in points.", {"above": -9}, "exclude zero"),
+        ("They differ by at most this.", {"above": -9}, "be below something"),
+        ("It takes at least so many visits.", {"below": 9}, "be above something"),
+    ],
+)
+def test_a_bound_that_does_not_check_its_sentence_is_named(sentence, bound, wanted):
+    assert wanted in unbound(bounded(sentence, **bound))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "bound"),
+    [
+        ("A is ahead of B by so many points.", {"above": 0}),
+        ("A is ahead of B by so many points.", {"equals": 2}),
+        ("A is larger than B by this factor.", {"above": 1}),
+        ("A differs from B by this.", {"above": -5, "below": 5}),
+        ("The share of A minus that of B, in points.", {"above": 1}),
+        ("The share of A minus that of B, in points.", {"below": 0}),
+        ("They differ by at most this.", {"below": 3}),
+        ("In so many of 20 worlds A is ahead of B.", {"below": 9}),
+        ("A takes so many times as long as B.", {"below": 9}),
+    ],
+)
+def test_a_bound_that_checks_its_sentence_is_kept(sentence, bound):
+    assert unbound(bounded(sentence, **bound)) == ""

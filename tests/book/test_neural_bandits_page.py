@@ -32,7 +32,7 @@ def page():
         ("NeuralLinear", {"alpha": -0.1}, "alpha.*-0.1"),
         ("NeuralLinear", {"ridge": 0}, "ridge.*0"),
         ("SteadyNeuralLinear", {"d_emb": 0}, "d_emb.*0"),
-        ("RebuildingNeuralLinear", {"n_features": 0}, "n_features.*0"),
+        ("NeuralLinear", {"n_features": 0}, "n_features.*0"),
     ],
 )
 def test_its_agents_refuse_settings_in_words(page, name, settings, named):

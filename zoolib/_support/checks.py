@@ -165,10 +165,10 @@ def as_array(
 
 
 def as_flags(name: str, value: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return booleans of the shape wanted; a single one serves all."""
+    """Return booleans of the shape wanted; a single one, or one last axis, serves all."""
     flags = np.asarray(unmasked(name, value))
     flags = flags if flags.size else flags.astype(bool)
-    if flags.dtype != bool or flags.shape not in ((), shape):
+    if flags.dtype != bool or flags.shape not in ((), shape[-1:], shape):
         raise ValueError(
             f"{name} must hold booleans of shape {shape}: got {flags.dtype} of shape {flags.shape}"
         )

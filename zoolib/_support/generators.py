@@ -60,13 +60,10 @@ class Uniforms(Learner):
 
     def next(self, n: int | None = None) -> NDArray[np.float64]:
         """Return one uniform number in [0, 1) for each world, or n of them; shape (), (n,), (W,) or (W, n)."""
-        return self._draw(n)
-
-    def normals(self, n: int) -> NDArray[np.float64]:
-        """Return n standard normal numbers for each world, shape (n,) or (W, n), from n uniform ones."""
-        return ndtri(self._draw(n))
-
-    def _draw(self, n: int | None) -> NDArray[np.float64]:
         if self._single:
             return np.float64(self._generators[0].random(n))
         return np.array([generator.random(n) for generator in self._generators])
+
+    def normals(self, n: int) -> NDArray[np.float64]:
+        """Return n standard normal numbers for each world, shape (n,) or (W, n), from n uniform ones."""
+        return ndtri(self.next(n))

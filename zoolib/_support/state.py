@@ -15,7 +15,7 @@ import json
 import os
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -49,20 +49,30 @@ class Learner:
     def _restore(self, learned: dict[str, Any]) -> None:
         """Restore what was learnt into this new object, after checks."""
         for name in self._all_it_learns():
-            found = _restored(learned, name.lstrip("_"), getattr(self, name))
-            # A property shows arrays that live elsewhere and are filled by now.
-            if not isinstance(getattr(type(self), name, None), property):
-                setattr(self, name, found)
+            self._put(name, learned, name.lstrip("_"))
+
+    def _put(self, name: str, learned: dict[str, Any], key: str) -> None:
+        found = _restored(learned, key, getattr(self, name))
+        # A property shows arrays that live elsewhere and are filled by now.
+        if not isinstance(getattr(type(self), name, None), property):
+            setattr(self, name, found)
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[None]:
         """Undo all that is learnt in the body of the `with` statement if it fails."""
-        before = Learner.state(self)
-        try:
-            yield
-        except BaseException:
-            self._restore(before)
-            raise
+        before = {}
+        with ExitStack() as learners:
+            for name in self._all_it_learns():
+                if isinstance(value := getattr(self, name), Learner):
+                    learners.enter_context(value._unchanged_on_failure())
+                else:
+                    before[name] = _plain(name, value)
+            try:
+                yield
+            except BaseException:
+                for name in before:
+                    self._put(name, before, name)
+                raise
 
     def _all_it_learns(self) -> list[str]:
         kinds = reversed(type(self).__mro__)

@@ -75,13 +75,9 @@ def in_order(
     if labels is None or tuple(labels) == tuple(wanted):
         return slice(None)
     places = {label: place for place, label in enumerate(labels)}
-    known = set(wanted)
     missing = [label for label in wanted if label not in places]
-    unknown = [label for label in labels if label not in known]
-    if missing or unknown or len(places) < len(labels):
-        what = f"lacks {missing[0]!r}" if missing else f"unknown {unknown[0]!r}"
-        if not missing and not unknown:
-            what = f"{len(labels)} labels for {len(wanted)}"
+    if missing or len(labels) != len(wanted):
+        what = f"lacks {missing[0]!r}" if missing else f"{len(labels)} of them"
         raise ValueError(
             f"{name} must have each of the labels {list(wanted)!r:.200} once: got {list(labels)!r:.200}, {what}"
         )
@@ -117,32 +113,16 @@ def numbers(name: str, value: ArrayLike) -> NDArray:
     array = np.asarray(unmasked(name, value))
     if array.dtype != object:
         return array
-    if array.ndim == 2 and is_table(value):  # of columns of several types
-        at = value.iloc if hasattr(value, "iloc") else value
-        columns = [at[:, j].to_numpy() for j in range(array.shape[1])]
-        array = np.stack(
-            [_of_objects(name, value, one, j) for j, one in enumerate(columns)], -1
-        )
-    return _of_objects(name, value, array)
-
-
-def _of_objects(name: str, table: object, array: NDArray, *at: int) -> NDArray:
-    """Return numbers that came as objects, a column of a table or all, as an array of numbers."""
-    if array.dtype.kind in "biuf":
-        return array
-    missing = [is_missing(one) for one in array.flat]
-    for place, one, gap in zip(
-        np.ndindex(array.shape), array.flat, missing, strict=True
-    ):
+    missing = np.array([is_missing(one) for one in array.flat], bool)
+    missing = missing.reshape(array.shape)
+    for at, one in np.ndenumerate(array):
         # A table may have gaps; a single value that is missing is no number.
-        if (not gap or array.ndim == 0) and not isinstance(one, Real | np.bool_):
+        if (not missing[at] or at == ()) and not isinstance(one, Real | np.bool_):
             raise TypeError(
-                f"{name} must hold real numbers: got {one!r}{where(table, (*place, *at))}"
+                f"{name} must hold real numbers: got {one!r}{where(value, at)}"
             )
-    if any(missing):
-        return (
-            np.where(missing, np.nan, array.ravel()).astype(float).reshape(array.shape)
-        )
+    if missing.any():
+        return np.where(missing, np.nan, array).astype(float)
     whole = all(isinstance(one, Integral) for one in array.flat)
     return array.astype(np.int64 if whole and array.size else float)
 

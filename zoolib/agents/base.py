@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from zoolib._support.checks import (
     Seed,
     as_array,
+    as_flags,
     as_ids,
     as_real,
     as_seeds,
@@ -30,8 +31,8 @@ from zoolib._support.tables import (
     in_order,
     is_default,
     numbers,
-    row_labels,
     same_rows,
+    unmasked,
 )
 from zoolib.agents.policies import best_of_normals, greedy, tied
 
@@ -85,19 +86,16 @@ class Context:
         arms: Sequence[Hashable] | None = None,
         offered: ArrayLike | None = None,
     ) -> None:
-        self.names = self.row_labels = self._arms_of_rows = None
+        self.names = self.row_labels = self.arms = self.offered = None
         visitors = _visitors(user_id)
-        several = isinstance(visitors, np.ndarray)
+        lead = visitors.shape if isinstance(visitors, np.ndarray) else ()
         if type(features) is not np.ndarray:
-            self.names, rows = column_labels(features), row_labels(features)
-            if several:
+            self.names = column_labels(features)
+            if lead or np.ndim(features) == 2:
                 self.row_labels = same_rows(user_id=user_id, features=features)
-            elif np.ndim(features) == 2 and rows is not None and not is_default(rows):
-                self._arms_of_rows = tuple(rows)
-        # Rows of arms that are not on offer may hold anything: they are checked once it is known which.
+        # Rows of arms that are not on offer may hold anything: agents know which, and check the others.
         read = as_array if arms is None and offered is None else as_real
         features = read("features", features, None)
-        lead = visitors.shape if several else ()
         if lead == features.shape == (0,):  # lists of no visitors
             features = features.reshape(0, 1, 0)
         if visitors is None and features.ndim == 3:
@@ -109,22 +107,20 @@ class Context:
                 "features must have shape (n_arms, d) or (d,) for one user_id, and (n, n_arms, d) or "
                 f"(n, d) for n of them: got shapes {features.shape} and {lead}"
             )
-        self.arms, self.offered = None if arms is None else Labels("arms", arms), None
+        if arms is not None and offered is not None:
+            raise ValueError("give arms or offered: got both")
+        if arms is not None:
+            self.arms = Labels("arms", arms)
         if offered is not None:
-            if arms is not None:
-                raise ValueError("give arms or offered: got both")
-            whole = features.shape[-2] > 1
-            n_arms = features.shape[-2:-1] if whole else np.shape(offered)[-1:]
-            self.offered = as_mask("offered", offered, (*lead, *n_arms))
-            if self._arms_of_rows is None:  # else the agent knows which rows are whose
-                if whole:
-                    features[~self.offered] = 0
-                features = as_array("features", features)
+            self.offered = as_flags(
+                "offered", offered, (*lead, *np.shape(offered)[-1:])
+            )
         self.user_id, self.features = visitors, features
 
     def of_world(self, w: int) -> Context:
         """Return the context of one of the worlds, or of one of several visitors, without that axis."""
         one = copy.copy(self)  # all worlds have passed the checks
+        one.row_labels = None  # were those of the visitors
         for name, array in vars(self).items():
             if isinstance(array, np.ndarray):
                 setattr(one, name, array[w])
@@ -288,27 +284,26 @@ class Agent(Stateful):
             Its reward.
         """
         seen = self._check(context)
-        lead, n, names = seen.features.shape[:-2], seen.features.shape[-2], seen.names
+        *lead, n, d = seen.features.shape
         same_rows(context=context, arm=arm, reward=reward)
-        arm = self.arms.places("arm", arm, lead)
-        reward = as_array("reward", reward, lead)
+        arm = self.arms.places("arm", arm, tuple(lead))
+        reward = as_array("reward", reward, arm.shape)
         at = arm[..., None]
         if not (seen.offered is None or np.take_along_axis(seen.offered, at, -1).all()):
             raise ValueError(
                 f"arm must be one of those on offer: got {self.arms.of(arm)!r}"
             )
-        if n != self.n_arms or (lead and not self._worlds):
-            at = at[..., None] if n > 1 else np.zeros((*lead, 1, 1), int)
-            rows = np.take_along_axis(seen.features, at, axis=-2)[..., 0, :]
-            if lead and not self._worlds:
-                self._learn_many(context.user_id, rows, arm, reward)
-                self._remember(names)
-                return
-            seen = self._like(context.user_id, rows)
-        if not lead:
-            arm, reward = int(arm), float(reward)
-        self.learn(seen, (*self._worlds, arm), reward)
-        self._remember(names)
+        if lead and not self._worlds:
+            of_arms = np.broadcast_to(seen.features, (*lead, self.n_arms, d))
+            rows = np.take_along_axis(of_arms, at[..., None], axis=-2)[..., 0, :]
+            self._learn_many(context.user_id, rows, arm, reward)
+        else:
+            if n < self.n_arms:
+                seen = self._like(context.user_id, seen.features[..., 0, :])
+            if not lead:
+                arm, reward = int(arm), float(reward)
+            self.learn(seen, (*self._worlds, arm), reward)
+        self._remember(context.names)
 
     def update_many(
         self, features: ArrayLike, arms: ArrayLike, rewards: ArrayLike
@@ -434,7 +429,7 @@ class Agent(Stateful):
         if (names := column_labels(allowed)) is not None:
             order = in_order("allowed", names, self.arms[:])
             allowed = np.asarray(allowed)[..., order]
-        return as_mask("allowed", allowed, shape, offered)
+        return _leaves_an_arm("allowed", as_flags("allowed", allowed, shape) & offered)
 
     def _rows(self, context: Context) -> NDArray:
         """Return the features, checked; warn, once, if one model for all arms cannot tell them apart."""
@@ -486,14 +481,14 @@ class Agent(Stateful):
         return best if best.ndim else int(best)
 
     def _check(self, context: Context) -> Context:
-        """Return a context that fits this agent's arms and worlds, with a mask in place of labels on offer."""
+        """Return a context that fits this agent's arms and worlds, with a mask of what is on offer."""
         features, d = context.features, self.n_features
         lead, (n, width) = features.shape[:-2], features.shape[-2:]
         worlds, k = self._shape[:-1], self.n_arms
         if features.shape == (0, 1, 0) and not worlds:  # of no visitors, from a list
-            features = np.zeros((0, k, d or 0))
-            context = Context(context.user_id, features, context.arms, context.offered)
-            n, width = features.shape[-2:]
+            context = copy.copy(context)
+            context.features = np.zeros((0, k, d or 0))
+            return context
         if n not in (1, k) or d not in (None, width) or (worlds and lead != worlds):
             wanted = (*(worlds or ("n",) * len(lead)), k, "d" if d is None else d)
             got, hint = features.shape, ""
@@ -510,19 +505,10 @@ class Agent(Stateful):
                 "(n_arms, d), for example products of the visitor's and the arm's features, or take a model "
                 "for each arm (shared=False)"
             )
-        if context.names or context._arms_of_rows:
+        if context.names is not None or context.row_labels is not None:
             context = self._in_order(context)
-            features = context.features
-        if context.arms is not None:
-            offered = np.zeros(k, bool)
-            offered[self.arms.places("context.arms", context.arms[:])] = True
-            seen = Context(context.user_id, features, offered=offered)
-            seen.names = context.names
-            return seen
-        if context.offered is not None and context.offered.shape[-1] != k:
-            raise ValueError(
-                f"context.offered must be for {k} arms: got shape {context.offered.shape}"
-            )
+        if context.arms is not None or context.offered is not None:
+            context = self._on_display(context)
         return context
 
     def _in_order(self, context: Context) -> Context:
@@ -531,34 +517,33 @@ class Agent(Stateful):
         if known is not None and seen.names is not None:
             order = in_order("context.features", seen.names, known)
             seen.features, seen.names = seen.features[..., order], known
-        if seen._arms_of_rows is not None:
-            order = in_order(
-                "rows of context.features", seen._arms_of_rows, self.arms[:]
-            )
-            seen.features, seen._arms_of_rows = seen.features[order], None
-            if seen.offered is not None:
-                names, arguments = seen.names, (seen.user_id, seen.features)
-                seen = Context(*arguments, offered=seen.offered)
-                seen.names = names
+        rows = seen.row_labels
+        if seen.features.ndim == 2 and rows is not None and not is_default(rows):
+            order = in_order("rows of context.features", tuple(rows), self.arms[:])
+            seen.features, seen.row_labels = seen.features[order], None
+        return seen
+
+    def _on_display(self, context: Context) -> Context:
+        """Return a context with a mask of the arms on offer, and zeros in the rows of others."""
+        seen, name = copy.copy(context), "context.offered"
+        shape = (*seen.features.shape[:-2], self.n_arms)
+        if seen.arms is not None:
+            places = self.arms.places("context.arms", seen.arms[:])
+            seen.arms, seen.offered = None, np.isin(np.arange(self.n_arms), places)
+        seen.offered = _leaves_an_arm(name, as_flags(name, seen.offered, shape))
+        if seen.features.shape[-2] > 1:
+            seen.features = np.where(seen.offered[..., None], seen.features, 0)
+        seen.features = as_array("features", seen.features)
         return seen
 
 
-def as_mask(
-    name: str, value: ArrayLike, shape: tuple[int, ...], offered: ArrayLike = True
-) -> NDArray[np.bool_]:
-    """Return booleans of a shape, or of its last axis alone, that leave an arm on offer in every row."""
-    mask = np.asarray(value)
-    if mask.dtype != bool:
-        raise TypeError(f"{name} must hold booleans: got dtype {mask.dtype}")
-    if (
-        mask.ndim
-        and mask.shape in (shape, shape[-1:])
-        and (mask & offered).any(axis=-1).all()
-    ):
-        return np.broadcast_to(mask, shape) & offered
-    raise ValueError(
-        f"{name} must leave an arm, and have shape {shape}: got shape {mask.shape}"
-    )
+def _leaves_an_arm(name: str, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return a mask (..., K) if an arm is left in every row."""
+    if not mask.any(axis=-1).all():
+        raise ValueError(
+            f"{name} must leave an arm in every row: got none in shape {mask.shape}"
+        )
+    return mask
 
 
 def _visitors(user_id: Hashable | ArrayLike) -> Hashable | NDArray:
@@ -571,9 +556,7 @@ def _visitors(user_id: Hashable | ArrayLike) -> Hashable | NDArray:
             else as_objects(user_id)
         )
     elif hasattr(user_id, "__array__") and not isinstance(user_id, np.generic):
-        if np.ma.is_masked(user_id):
-            raise ValueError(f"user_id must not be masked: got {user_id!r:.100}")
-        user_id = np.asarray(user_id)  # also for a column of a table
+        user_id = np.asarray(unmasked("user_id", user_id))  # also a table's column
     if isinstance(user_id, np.ndarray):
         if user_id.ndim > 1:
             raise ValueError(

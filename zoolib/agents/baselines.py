@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import Seed, as_array, as_ids
 from zoolib.agents.base import Agent, Context
-from zoolib.agents.policies import tied
 
 
 class RandomAgent(Agent):
@@ -88,14 +87,6 @@ class StaticAgent(Agent):
             )
         super().__init__(table.shape[-1], None if table.ndim == 2 else len(table), seed)
         self.predictions = table
-
-    def foresee(self, user_id: ArrayLike) -> NDArray[np.int64] | None:
-        """Return the arms for visitors to come, (..., W) with worlds; None if any arms tie."""
-        best = tied(self.predictions, self.predictions.max(axis=-1))
-        if type(self) is not StaticAgent or np.count_nonzero(best) > best[..., 0].size:
-            return None
-        users = as_ids("user_id", user_id, self.predictions.shape[-2])
-        return best.argmax(axis=-1)[(*self._worlds, users)]
 
     def scores(self, context: Context) -> NDArray:
         """Return the predictions for the visitor."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
@@ -33,7 +34,7 @@ from zoolib._support.checks import (
 )
 from zoolib._support.settings import each, optional, setting
 from zoolib._support.state import Stateful
-from zoolib.agents.neural import finite, put_back, undone_on_failure
+from zoolib.agents.neural import finite
 from zoolib.agents.tabular import SessionAgent
 from zoolib.models.networks import (
     MLP,
@@ -126,17 +127,6 @@ class LastItems(Encoder):
         rows = self.embedding(items.reshape(*lead, -1)).reshape(*lead, n, -1)
         persona = torch.from_numpy(self._one_hot)[persona[..., 0]]
         return torch.cat([rows, persona, clicks], dim=-1)
-
-    def evaluate(self, observation: NDArray) -> NDArray:
-        """See `Encoder.evaluate`; for a single decision NumPy is faster."""
-        table, last = self.embedding.weight.data.numpy(), 1 + self.n_last
-        items = observation[..., 1:last]
-        if table.ndim == 3:  # one long table: see `Embedding`
-            items = items + len(table[0]) * np.arange(len(table))[:, None, None]
-        rows = table.reshape(-1, self.dim).take(items, axis=0)
-        persona, clicks = self._one_hot[observation[..., 0]], observation[..., last:]
-        rows = rows.reshape(*persona.shape[:-1], -1)
-        return np.concatenate([rows, persona, clicks], axis=-1, dtype=np.float32)
 
 
 class QNetwork(nn.Module):
@@ -347,14 +337,11 @@ class DQNAgent(SessionAgent):
             If a loss or a gradient is not finite.
         """
         *row, played = step
-        undo = [self.memory.add(*row, played=played)]
         due = (self.n_updates + 1) % self.train_every == 0
-        if due and self.n_updates >= self.learning_starts and len(self.memory) > 0:
-            adam, n_steps = self._adam, self._adam.n_steps
-            arrays = [self.network.vector.numpy(), adam.mean, adam.square]
-            undo.append(put_back(arrays, self.memory.generators))
-            undo.append(lambda: setattr(adam, "n_steps", n_steps))
-            with undone_on_failure(*undo):
+        trains = due and self.n_updates >= self.learning_starts
+        with self._unchanged_on_failure() if trains else nullcontext():
+            self.memory.add(*row, played=played)
+            if trains and len(self.memory) > 0:
                 self._train()
         self.n_updates += 1
         if self.target_every is not None and self.n_updates % self.target_every == 0:

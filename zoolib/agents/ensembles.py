@@ -13,7 +13,7 @@ there is one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
@@ -90,9 +90,6 @@ class EnsembleAgent(NeuralAgent):
         super().reseed(seed)
         self._counters = [stream(one, "replay").spawn(1)[0] for one in self._seeds]
 
-    def _trainers(self) -> list[np.random.Generator]:
-        return [*super()._trainers(), *self._counters]
-
     def members(self, x: NDArray) -> NDArray:
         """Predict rows (n, d) or (W, n, d) by every member; returns shape (M, n) or (W, M, n)."""
         return self.of_arms(self.network.evaluate(x[..., None, :, :]))
@@ -108,13 +105,11 @@ class EnsembleAgent(NeuralAgent):
         """Return the predictions of all members; each visit uses one of them. Shape (M, n) or (M, W, n)."""
         return np.moveaxis(self.members(x), -2, 0)
 
-    def remember(
-        self, x: NDArray, reward: ArrayLike, arm: ArrayLike
-    ) -> Callable[[], None]:
-        """Store the row played with a count for each member; return a function that undoes it."""
+    def remember(self, x: NDArray, reward: ArrayLike, arm: ArrayLike) -> None:
+        """Store the row played with a count for each member."""
         counts = np.array([g.poisson(1.0, self.n_members) for g in self._counters])
         counts = counts if self._worlds else counts[0]
-        return self.memory.add(x, reward, *self._beside(arm, counts))
+        self.memory.add(x, reward, *self._beside(arm, counts))
 
     def losses(self, x: Tensor, reward: Tensor, beside: Tensor) -> Tensor:
         """Return each member's squared error of a batch, weighted by its counts, shape (M,) or (W, M)."""
@@ -176,9 +171,6 @@ class MCDropoutAgent(NeuralAgent):
         streams = [stream(one, "agent").spawn(2) for one in self._seeds]
         # Training does not use the random numbers of decisions.
         self._decides, self._trains = zip(*streams, strict=True)
-
-    def _trainers(self) -> list[np.random.Generator]:
-        return [*super()._trainers(), *self._trains]
 
     def masks(self, n: int, generators: Sequence[np.random.Generator]) -> list[NDArray]:
         """Draw n masks; returns one array per hidden layer, shape (n, units) or (W, n, units)."""

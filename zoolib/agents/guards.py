@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._support.checks import Seed, as_ids, as_size
+from zoolib._support.checks import Seed, as_ids, as_real, as_size
 from zoolib.agents.base import Agent, Context
 from zoolib.agents.policies import pick
 
@@ -71,6 +71,7 @@ class GuardedAgent(Agent):
             raise TypeError(f"agent must be an Agent: got {agent!r:.100}")
         super().__init__(agent.arms, agent.n_worlds, seed, agent.n_features)
         self.agent, self.shared = agent, agent.shared
+        self.feature_names = agent.feature_names
         self.needs_truth = getattr(agent, "needs_truth", False)
         self.segment_of_user, n_segments = None, 1
         if segment_of_user is not None:
@@ -97,15 +98,6 @@ class GuardedAgent(Agent):
     def scores(self, context: Context) -> NDArray:
         """Return the agent's own scores: see `Agent.scores`."""
         return self.agent.scores(context)
-
-    @property
-    def feature_names(self) -> tuple[Hashable, ...] | None:
-        """Names of the features that the agent has learnt, as those of `Agent`."""
-        return getattr(self.agent, "feature_names", None)
-
-    @feature_names.setter
-    def feature_names(self, names: tuple[Hashable, ...]) -> None:
-        self.agent.feature_names = names
 
     @property
     def exposure(self) -> NDArray[np.int64]:
@@ -208,6 +200,10 @@ class GuardedAgent(Agent):
         with self.agent._unchanged_on_failure(), super()._unchanged_on_failure():
             yield
 
+    def _remember(self, names: tuple[Hashable, ...] | None) -> None:
+        super()._remember(names)
+        self.agent._remember(names)
+
     def _restore(self, learned: dict[str, Any]) -> None:
         super()._restore(learned)
         for n, shown in zip(self._n_of_each, self._recent.swapaxes(0, 1), strict=True):
@@ -242,11 +238,7 @@ class GuardedAgent(Agent):
 
 def _parts(name: str, value: ArrayLike, n_segments: int) -> NDArray[np.float64]:
     """Return one number in [0, 1] for each segment."""
-    parts = np.array(value, np.float64)
-    if parts.shape not in ((), (n_segments,)):
-        raise ValueError(
-            f"{name} must be one number, or one for each of {n_segments} segments: got {value}"
-        )
+    parts = as_real(name, value, (n_segments,) if np.ndim(value) else ())
     if not np.all((parts >= 0) & (parts <= 1)):
         raise ValueError(f"{name} must lie in [0, 1]: got {value}")
     return np.broadcast_to(parts, n_segments)

@@ -7,8 +7,7 @@ training (`absorb`, preceded by `represent`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -244,13 +243,14 @@ class NeuralAgent(Agent):
         played = self.represent(x)
         every = self.train_every
         due = every is not None and (self.n_updates + 1) % every == 0
-        trains = due and len(self.memory) + 1 >= self.batch_size
-        undo = [self._snapshot()] if trains else []
-        undo.append(self.remember(x, reward, at[-1]))
-        with undone_on_failure(*undo):
-            if trains:
+        if due and len(self.memory) + 1 >= self.batch_size:
+            with self._unchanged_on_failure():
+                self.remember(x, reward, at[-1])
                 self.train()
-            self.absorb(played, at, reward, trains)
+                self.absorb(played, at, reward, trained=True)
+        else:  # what may refuse the row comes first
+            self.absorb(played, at, reward, trained=False)
+            self.remember(x, reward, at[-1])
         self.n_updates += 1
 
     def train(self) -> None:
@@ -265,7 +265,7 @@ class NeuralAgent(Agent):
         """
         if len(self.memory) == 0:
             raise ValueError("memory must hold rows to train on: got none")
-        with undone_on_failure(self._snapshot()):
+        with self._unchanged_on_failure():
             # All batches are drawn at once: drawing takes one call per world, however few the rows.
             drawn = self.memory.sample(self.n_batches * self.batch_size)
             self._descend(drawn, self.batch_size)
@@ -279,11 +279,9 @@ class NeuralAgent(Agent):
         """Predict the rewards of rows (..., n, d) for training; returns shape (..., n)."""
         return of_arm(self.network(x), arm)
 
-    def remember(
-        self, x: NDArray, reward: ArrayLike, arm: ArrayLike
-    ) -> Callable[[], None]:
-        """Put the row played into the memory; return a function that undoes it."""
-        return self.memory.add(x, reward, *self._beside(arm))
+    def remember(self, x: NDArray, reward: ArrayLike, arm: ArrayLike) -> None:
+        """Put the row played into the memory."""
+        self.memory.add(x, reward, *self._beside(arm))
 
     def _beside(self, arm: ArrayLike, weights: NDArray | None = None) -> list[NDArray]:
         """Return what the memory stores with a row, (..., M): weights, then the arm if it is used."""
@@ -312,15 +310,6 @@ class NeuralAgent(Agent):
         for batch in zip(*parts, strict=True):
             descend(self._optimiser, self.losses(*batch))
 
-    def _snapshot(self) -> Callable[[], None]:
-        """Return a function that restores weights, the optimiser's state and the luck of training."""
-        arrays = [a for kept in self._weights.values() for a in kept.values()]
-        return put_back(arrays, self._trainers())
-
-    def _trainers(self) -> list[np.random.Generator]:
-        """Return the generators that training, and what precedes it, draws from."""
-        return [*self.memory.generators]
-
     @property
     def _weights(self) -> dict[str, dict[str, NDArray]]:
         """Each parameter and its optimiser state; the arrays share memory with them."""
@@ -330,33 +319,6 @@ class NeuralAgent(Agent):
             | {key: moment.numpy() for key, moment in kept.get(p, {}).items()}
             for name, p in self.network.named_parameters()
         }
-
-
-@contextmanager
-def undone_on_failure(*undo: Callable[[], None]) -> Iterator[None]:
-    """Call these functions if the body of the `with` statement fails."""
-    try:
-        yield
-    except BaseException:
-        for one in undo:
-            one()
-        raise
-
-
-def put_back(
-    arrays: Sequence[NDArray], generators: Sequence[np.random.Generator]
-) -> Callable[[], None]:
-    """Return a function that gives arrays and generators their present content."""
-    before = [array.copy() for array in arrays]
-    luck = [generator.bit_generator.state for generator in generators]
-
-    def undo() -> None:
-        for array, old in zip(arrays, before, strict=True):
-            array[...] = old
-        for generator, state in zip(generators, luck, strict=True):
-            generator.bit_generator.state = state
-
-    return undo
 
 
 def finite(name: str, numbers: NDArray) -> NDArray:

@@ -31,12 +31,7 @@ from zoolib._support.checks import (
 )
 from zoolib._support.settings import one_of, optional, setting
 from zoolib.agents.base import Context
-from zoolib.agents.neural import (
-    NeuralAgent,
-    as_policy,
-    finite,
-    undone_on_failure,
-)
+from zoolib.agents.neural import NeuralAgent, as_policy, finite
 from zoolib.models.networks import MLP, Generators
 from zoolib.models.posterior import RidgePosterior, rows_of_each
 
@@ -188,10 +183,7 @@ class NeuralLinearAgent(NeuralAgent):
 
     def train(self) -> None:
         """See `NeuralAgent.train`; with ``rebuild=True`` also rebuild the posterior from the newest rows."""
-        with (
-            undone_on_failure(self._snapshot()),
-            self.posterior._unchanged_on_failure(),
-        ):
+        with self._unchanged_on_failure():
             super().train()
             if self.rebuild:
                 self._rebuild(*self.memory.newest(self.window or self.buffer_size))
@@ -239,10 +231,7 @@ class NeuralLinearAgent(NeuralAgent):
             places = self.arms.places("arm", arm, shape)
             columns.append(places[..., None].astype(self.dtype))
         generators = [np.random.default_rng(one) for one in self._seeds]
-        with (
-            undone_on_failure(self._snapshot()),
-            self.posterior._unchanged_on_failure(),
-        ):
+        with self._unchanged_on_failure():
             for _ in range(epochs):
                 order = np.array([g.permutation(n) for g in generators])
                 at = (self._worlds[0][:, None], order) if self._worlds else order[0]

@@ -8,7 +8,6 @@ uses these colours by name and no other for lines, text and marks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain, pairwise, product
 
 import numpy as np
 import pandas as pd
@@ -109,44 +108,6 @@ def whiskers(
     ax.errorbar(x, y, **error, fmt=marker, capsize=4, color=LIGHT[color], label=label)
 
 
-def clouds(
-    ax: Axes,
-    points: ArrayLike,
-    group: ArrayLike,
-    names: Sequence[str],
-    colors: Sequence[str] = ("blue", "orange", "green", "purple", "muted"),
-) -> None:
-    """Draw groups of points, each in a colour and shape of its own, with a legend below.
-
-    Parameters
-    ----------
-    ax : Axes
-        Where to draw.
-    points : array_like, shape (n, 2)
-        Positions in a plane.
-    group : array_like of int, shape (n,)
-        The number of each point's group, from 0.
-    names : sequence of str
-        Names of the groups, in the order of their numbers; at most five.
-    colors : sequence of str
-        Names in `LIGHT`, in the same order. The second group of one colour is hollow.
-    """
-    points, group = np.asarray(points), np.asarray(group)
-    small = 3 if len(points) > 200 else 6
-    for at, (name, color, shape) in enumerate(
-        zip(names, colors, "osD^v", strict=False)
-    ):
-        own = points[group == at]
-        hollow = color in colors[:at]
-        style = {"color": LIGHT[color], "markersize": small, "label": name}
-        style |= {"markerfacecolor": "none"} if hollow else {}
-        ax.plot(*own.T, shape, markeredgewidth=1.5 * hollow, alpha=0.7, **style)
-    place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0)}
-    ax.legend(
-        **place, ncols=2, handletextpad=0, columnspacing=0.5, markerscale=6 / small
-    )
-
-
 def tiles(ax: Axes, table: pd.DataFrame, low: float, high: float) -> None:
     """Draw a table of numbers as tiles: the higher, the darker, each with its number in it.
 
@@ -224,46 +185,4 @@ def flow_chart(
     places = np.array([place[:2] for place in boxes.values()])
     low, high = places.min(axis=0) - 0.6, places.max(axis=0) + 0.6
     ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-    ax.set_axis_off()
-
-
-def network(
-    ax: Axes,
-    columns: Sequence[tuple[float, int]],
-    uncertain: int = 0,
-    joined: bool = False,
-    title: str = "",
-) -> None:
-    """Draw a network as columns of units; connections of layer `uncertain` and later are thick.
-
-    Parameters
-    ----------
-    ax : Axes
-        Where to draw.
-    columns : sequence of (place, number)
-        The place of each column of units and how many it has.
-    uncertain : int, default 0
-        First layer of connections whose weights are in doubt.
-    joined : bool, default False
-        Lead lines from the first column past the others to the last unit.
-    title : str, optional
-        What stands above.
-    """
-    ink, blue, muted = (LIGHT[name] for name in ("ink", "blue", "muted"))
-    places = [[(x, 1.2 * (i - (n - 1) / 2)) for i in range(n)] for x, n in columns]
-    for layer, (left, right) in enumerate(pairwise(places)):
-        thick = layer >= uncertain
-        for a, b in product(left, right):
-            line = zip(a, b, strict=True)
-            ax.plot(*line, color=blue if thick else muted, lw=1.8 if thick else 0.5)
-    if joined:
-        for x, y in places[0]:
-            below = -4.2 + 0.15 * y
-            ax.plot([x, 0.5, 2.5, 3], [y, below, below, 0], color=blue, lw=1.8)
-    for x, y in chain.from_iterable(places):
-        ax.plot(x, y, "o", color=ink, markersize=5)
-    names = {0: "$x$", 3: "$f$"} | ({2: "$z$"} if len(columns) == 4 else {})
-    for x, name in names.items():
-        ax.text(x, 3.6, name, ha="center")
-    ax.set(xlim=(-0.4, 3.5), ylim=(-5.2, 4.8), title=title)
     ax.set_axis_off()

@@ -87,10 +87,6 @@ def run_experiment(
     with one_thread(), progress_bar(progress, total=n_steps, unit="step") as bar:
         try:
             for stretch in arena.stretches():
-                if arena.foreseen(stretch):
-                    bar.update(stretch.stop - stretch.start)
-                    done = stretch.stop
-                    continue
                 for step in range(stretch.start, stretch.stop):
                     arena.play(step)
                     done += 1  # a step counts once all have learnt from it
@@ -188,15 +184,6 @@ class Arena:
         for player, arm, reward in zip(self.players, arms, rewards, strict=True):
             player.learn(seen, arm, reward, step)
 
-    def foreseen(self, steps: slice) -> bool:
-        """Play some steps at once and return true, if all players know what they will show."""
-        users = self.users[steps]
-        arms = [player.foresee(users, steps.start) for player in self.players]
-        known = all(arm is not None for arm in arms)
-        if known:
-            self.judge(steps, np.stack(arms))
-        return known
-
     def judge(self, steps: slice, arms: NDArray[np.int64]) -> NDArray[np.int8]:
         """Record the arms shown in some steps, shape (agent, step, W), and return their rewards."""
         users = self.users[steps]
@@ -290,13 +277,6 @@ class _Player:
                     f"arm, as select returned it, must have shape {self._shape}: got {arm.shape}"
                 )
             return arm
-
-    def foresee(self, users: NDArray, step: int) -> NDArray[np.int64] | None:
-        """Return the arms for visitors to come, (step, W), of an agent that never learns; None of others."""
-        if not hasattr(self._agent, "foresee"):
-            return None
-        with self._signed(step):
-            return self._agent.foresee(users)
 
     def learn(self, seen: Context, arm: NDArray, reward: NDArray, step: int) -> None:
         with self._signed(step):

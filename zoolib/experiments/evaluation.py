@@ -135,19 +135,6 @@ def rolling_mean(values: ArrayLike, window: int) -> NDArray[np.float64]:
     return (total[..., window:] - total[..., :-window]) / window
 
 
-def crossing_time(lead: ArrayLike) -> NDArray[np.float64]:
-    """Return the number of steps after which a lead stays positive to the end of the run.
-
-    `lead` has shape (..., step), like what `lead` returns. The time is 0 if it is positive throughout,
-    infinity if it is not positive at the end.
-    """
-    ahead = np.asarray(lead) > 0
-    n = ahead.shape[-1]
-    behind_from_end = np.argmin(ahead[..., ::-1], axis=-1)
-    time = np.where(ahead.all(axis=-1), 0.0, n - behind_from_end)
-    return np.where(ahead[..., -1], time, np.inf)
-
-
 def recovery_time(
     history: History, agent: str, shock_step: int, visits: int = 50, share: float = 0.9
 ) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ import lzma
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -94,9 +94,6 @@ def recorded_experiment(
     may_differ = as_probability("may_differ", may_differ)
     path, shocks = Path(path), dict(shocks or {})
     made = {"make_world": make_world, "make_features": make_features}
-    for name, make in made.items():
-        if not hasattr(make, "__qualname__"):
-            raise TypeError(f"{name} must be a function or class: got {make!r}")
     experiment = {
         "agents": {name: described(f"agent {name!r}", a) for name, a in agents.items()},
         "seeds": list(seeds),
@@ -118,15 +115,18 @@ def recorded_experiment(
     codes = dict(read)
     if here := {name: agent for name, agent in agents.items() if name not in read}:
         if is_lenient():
-            _tell(path, read, here)
-            _tell_duration(partial(play, here, progress=False), n_steps, shocks)
+            known, played = ", ".join(read) or "nothing", ", ".join(here)
+            said = f"read {known}; played here, with these settings: {played}"
+            tell_reader(path, said)
         history = play(here, n_steps=n_steps, shocks=shocks)
         if history.n_steps < n_steps:
             raise KeyboardInterrupt("half an experiment is no record")
         codes |= zip(here, _codes(arena(), history.arm, by), strict=True)
     shown = np.stack([codes[name] for name in agents])
     if may_write(path) and not path.exists():
-        _write(path, experiment, _changes(shown, again.persona))
+        changes = {"changes": _changes(shown, again.persona)}
+        blob = to_bytes({"commit": current_commit()} | experiment | changes)
+        write_whole(path, lambda file: file.write(lzma.compress(blob)))
     if begin and read:
         first, begun = arena(begin), {name: agents[name] for name in read}
         begun = play(begun, n_steps=begin, shocks=first.shocks, progress=False)
@@ -203,14 +203,10 @@ class RecordedRuns:
                 f"path must name a record of what {make.__name__} does: in {str(self.path)!r} {key} was "
                 "made by other code or other data that it reads; delete it to make it anew"
             )
-        took = (run or {}).get("seconds") or self._duration(make)
         if is_lenient():
-            known = "how long is unknown"
-            if took is not None:
-                known = f"which takes about {in_words(took)}"
-            tell_played(self.path, f"{key} is played here, {known}")
+            tell_reader(self.path, f"{key} is played here")
         begun = time.process_time()
-        with clock_bar(is_lenient(), took):
+        with clock_bar(is_lenient(), self._duration(make)):
             result = make(**settings)
         took = round(time.process_time() - begun, 1)
         run = {"commit": current_commit(), "seconds": took, "does": does}
@@ -264,19 +260,14 @@ def may_write(path: Path) -> bool:
     return not (is_lenient() and path.resolve().parent == OURS)
 
 
-def tell_played(path: Path, said: str) -> None:
-    """Say what is played here; what the book's own record should have is left for the build, too."""
+def tell_reader(
+    path: Path, said: str, sentence: str = "A record has all that its page asks for."
+) -> None:
+    """Say in what a record does not fit; of the book's own, leave a doubt for strict builds."""
     said = f"{path.name}: {said}"
     print(said)
     if not may_write(path):
-        leave_doubt("A record has all that its page asks for.", said)
-
-
-def in_words(seconds: float) -> str:
-    """Return a duration as one says it."""
-    return (
-        f"{seconds / 60:.0f} minutes" if seconds > 100 else f"{max(1, seconds):.0f} s"
-    )
+        leave_doubt(sentence, said)
 
 
 def damaged(path: Path, error: Exception, what: str = "a record") -> ValueError:
@@ -287,6 +278,20 @@ def damaged(path: Path, error: Exception, what: str = "a record") -> ValueError:
     )
 
 
+def differing(
+    path: Path, theirs: Mapping[str, object], ours: Mapping[str, object]
+) -> list[str]:
+    """Return in which settings a record is of another experiment; if it may not be, raise."""
+    differs = [name for name in ours if theirs.get(name) != ours[name]]
+    if differs and not is_lenient():
+        name = differs[0]
+        raise ValueError(
+            f"path must name a record of this experiment: {name} of {str(path)!r} is "
+            f"{theirs.get(name)!r}, not {ours[name]!r}"
+        )
+    return differs
+
+
 def current_commit() -> str:
     """Return the commit at which a record is made, "-dirty" if files differ from it, or "unknown"."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
@@ -295,33 +300,6 @@ def current_commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return told.stdout.strip()
-
-
-def _tell(path: Path, read: Iterable[str], played: Iterable[str]) -> None:
-    """Say which is which."""
-    parts = [f"read {', '.join(read)}"] if read else []
-    parts += [f"played here, with these settings: {', '.join(played)}"]
-    tell_played(path, "; ".join(parts))
-
-
-def _tell_duration(
-    play: Callable[..., History], n_steps: int, shocks: Mapping[int, MarketShock]
-) -> None:
-    """Say how long agents will play, after some of their visits."""
-    took = []
-    for few in (50, 250) if n_steps > 1_000 else ():
-        begun = time.perf_counter()
-        early = {step: shock for step, shock in shocks.items() if step < few}
-        play(n_steps=few, shocks=early)
-        took.append(time.perf_counter() - begun)
-    if took:
-        print(f"This takes about {in_words((took[1] - took[0]) * n_steps / 200)}.")
-
-
-def _write(path: Path, experiment: dict[str, object], changes: NDArray) -> None:
-    """Make a record of an experiment that was played to its end."""
-    blob = to_bytes({"commit": current_commit(), **experiment, "changes": changes})
-    write_whole(path, lambda file: file.write(lzma.compress(blob)))
 
 
 def _check_beginning(
@@ -337,9 +315,9 @@ def _check_beginning(
             f"path must name a record of what these agents do: {found}visits than {str(path)!r} says; "
             "delete it to make it anew"
         )
-    said = f"{path.name}: {found}visits than the record says."
-    print(said)
-    leave_doubt("Agents begin as their record says.", said)
+    tell_reader(
+        path, f"{found}visits than it says.", "Agents begin as their record says."
+    )
 
 
 def _read(
@@ -351,13 +329,7 @@ def _read(
         theirs, changes = record["agents"], record["changes"]
     except (lzma.LZMAError, EOFError, ValueError, KeyError) as error:
         raise damaged(path, error) from error
-    differs = [name for name in experiment if record.get(name) != experiment[name]]
-    if differs and not is_lenient():
-        name = differs[0]
-        raise ValueError(
-            f"path must name a record of this experiment: {name} of {str(path)!r} is "
-            f"{record.get(name)!r}, not {experiment[name]!r}"
-        )
+    differs = differing(path, record, experiment)
     ours = {} if {*differs} - {"agents"} else experiment["agents"]
     same = [name for name, text in theirs.items() if text == ours.get(name)]
     rows = [[*theirs].index(name) for name in same]

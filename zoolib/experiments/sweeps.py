@@ -4,7 +4,7 @@ Each task unpickles its own copies of everything that it calls, so its result de
 process that plays it nor on the tasks played before.
 
 The record of a sweep is a file of JSON Lines: what all tasks have in common, then one line for each finished
-task. While the sweep runs, lines are added as tasks end; at last they stand in the order of the grid.
+task, in the order in which they end.
 """
 
 from __future__ import annotations
@@ -13,16 +13,12 @@ import json
 import math
 import os
 import pickle
-import re
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from time import perf_counter
-from traceback import format_exception_only
 
 import numpy as np
 import pandas as pd
@@ -48,24 +44,18 @@ from zoolib.experiments.arena import (
     run_experiment,
 )
 from zoolib.experiments.history import History
-from zoolib.experiments.recordings import (
-    damaged,
-    in_words,
-    may_write,
-    tell_played,
-)
+from zoolib.experiments.recordings import damaged, differing, may_write, tell_reader
 from zoolib.world.features import FeatureEngineer
 from zoolib.world.simulator import Churn, MarketShock, ZooplusSimulator
 
 Value = bool | int | float | str | tuple | None
 Settings = Mapping[str, Sequence[Value]] | Sequence[Mapping[str, Value]]
 Measure = Callable[[History, str], ArrayLike]
-RESERVED = ("agent", "n_worlds", "seed")
 
 
 @dataclass(frozen=True)
 class Task:
-    """One agent with one setting in some of the worlds, and the outcome.
+    """One agent with one setting in some of the worlds.
 
     Attributes
     ----------
@@ -75,17 +65,15 @@ class Task:
         Arguments of its callable other than ``n_worlds``.
     seeds : tuple of int
         The worlds.
-    measures : dict of str to list of float
-        If the task has finished: for each measure one number per world.
-    error : str
-        If the task failed: class, message and notes of the exception.
+    measures : dict of str to list of float or str
+        If the task has finished: for each measure one number per world; as "nan", "inf" and "-inf" what JSON
+        cannot hold.
     """
 
     agent: str
     setting: dict[str, Value]
     seeds: tuple[int, ...]
-    measures: dict[str, list[float]] | None = None
-    error: str = ""
+    measures: dict[str, list[float | str]] | None = None
 
     @property
     def key(self) -> tuple:
@@ -94,9 +82,10 @@ class Task:
 
     def rows(self) -> list[dict[str, object]]:
         """Return its rows of the table, one for each world."""
-        measured = pd.DataFrame({"seed": self.seeds} | self.measures)
         given = {"agent": self.agent, **self.setting}
-        return [given | row for row in measured.to_dict("records")]
+        measured = {name: map(float, of) for name, of in self.measures.items()}
+        worlds = pd.DataFrame({"seed": self.seeds} | measured)
+        return [given | row for row in worlds.to_dict("records")]
 
     def __str__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.setting.items())
@@ -111,15 +100,12 @@ class Sweep:
     Attributes
     ----------
     table : pandas.DataFrame
-        One row for each agent, setting and world whose task was finished, in the order of the grid, with
-        columns ``agent``, the names of the settings, ``seed``, and the names of the measures. Settings
-        that a row was not given are missing values.
-    failures : tuple of Task
-        The tasks that failed, in the order of the grid.
+        One row for each agent, setting and world, in the order of the grid, with columns ``agent``, the
+        names of the settings, ``seed``, and the names of the measures. Settings that a row was not given
+        are missing values.
     """
 
     table: pd.DataFrame
-    failures: tuple[Task, ...]
 
     def best(self, measure: str) -> dict[str, dict[str, Value]]:
         """Return each agent's setting with the highest mean over worlds; ties go to the first in the grid."""
@@ -171,8 +157,8 @@ def sweep(
         failure plays only the missing tasks, and so does a call whose grid has grown by whole tasks. The
         record identifies callables by their names, their arguments, and, unless they are of a package, by
         what they do: after a change, use another path. Without a path nothing is saved. If the environment
-        sets ``ZOOLIB_LENIENT=1``, what does not fit is not read, and the library's own records stay as
-        they are.
+        sets ``ZOOLIB_LENIENT=1``, what does not fit is not read; such records, and the library's own,
+        then stay as they are.
     worlds_per_task : int, default 1
         Number of worlds per task, in the order of `seeds`, played in step: more worlds save computing
         time, fewer worlds give more tasks to distribute.
@@ -183,13 +169,14 @@ def sweep(
     Returns
     -------
     Sweep
-        A task that fails is reported on stderr at once and in ``failures``; the others are played.
 
     Raises
     ------
     TypeError, ValueError
         Also if something cannot be pickled, or the record belongs to another experiment or holds tasks
         outside the grid. Nothing is played then, and the record is left as it is.
+    Exception
+        What a task raises, with a note that names the task; those that are finished are kept.
     concurrent.futures.process.BrokenProcessPool
         If a process of this machine dies while it plays a task, for example for want of memory.
 
@@ -201,12 +188,12 @@ def sweep(
     """
     _check_callables("agents", agents)
     _check_callables("measures", measures)
-    settings = _checked_settings(settings)
+    settings = _one_by_one(settings)
     seeds = check_seeds(seeds)
     refuse_repeats("seeds", seeds)
     names = dict.fromkeys(name for setting in settings for name in setting)
     columns = ["agent", *names, "seed", *measures]
-    refuse_repeats("names of columns", columns)
+    refuse_repeats("names of settings, measures and columns", [*columns, "n_worlds"])
     world = make_world(seed=seeds[0])
     n_steps, shocks = check_events(n_steps, shocks, churn, world)
     worlds_per_task = as_size("worlds_per_task", worlds_per_task)
@@ -219,57 +206,55 @@ def sweep(
     grid = {task.key: task for task in tasks}
     made = {"make_world": make_world, "make_features": make_features}
     run = {"n_steps": n_steps, "shocks": shocks, "churn": churn, **made}
-    packed = _packed(agents, run, dict(measures))
+    wanted = "agents, measures, make_world and make_features"
+    try:
+        packed = {
+            name: cloudpickle.dumps((make, run, dict(measures)))
+            for name, make in agents.items()
+        }
+    except Exception as error:  # each object has its own way to refuse
+        raise TypeError(
+            f"{wanted} must be picklable, for other processes call them: got {error}"
+        ) from error
     of_shocks = {s: [of.persona, of.click_probabilities] for s, of in shocks.items()}
     experiment = {  # what all tasks have in common, in a form that JSON can hold
         "n_steps": n_steps,
         "shocks": of_shocks,
         "churn": churn and [churn.every, churn.share],
-        **{name: _known_as(make) for name, make in made.items()},
-        "measures": {name: _known_as(of) for name, of in measures.items()},
+        **{name: described(name, make) for name, make in made.items()},
+        "measures": {n: described(f"measure {n!r}", of) for n, of in measures.items()},
         "worlds_per_task": worlds_per_task,
-        "agents": {name: _known_as(make) for name, make in agents.items()},
+        "agents": {n: described(f"agent {n!r}", make) for n, make in agents.items()},
     }
-    record, failed = _Record(path, experiment, grid), {}
-    missing = [task for task in tasks if task.key not in record.finished]
+    record = _Record(path, experiment, grid)
+    finished = record.finished
+    missing = [task for key, task in grid.items() if key not in finished]
     if path and missing and is_lenient():
-        n_read = len(record.finished)
-        which = f"read {n_read} of {len(grid)} tasks; " if n_read else ""
-        tell_played(record.path, f"{which}{len(missing)} tasks are played here")
-    begun = perf_counter()
+        said = f"read {len(finished)} of {len(grid)} tasks, the others are played here"
+        tell_reader(record.path, said)
     with (
         one_thread(),  # for all, should joblib play in threads
-        _outcomes(missing, packed, n_jobs) as outcomes,
+        _played(missing, packed, n_jobs) as outcomes,
         progress_bar(
             progress,
             total=len(grid),
-            initial=len(record.finished),
+            initial=len(finished),
             unit="task",
             smoothing=0,
         ) as bar,
     ):
         record.write()
         try:
-            for n_done, task in enumerate(outcomes, 1):
-                if n_done == 1 and path and is_lenient():
-                    in_turn = math.ceil(len(missing) / joblib.effective_n_jobs(n_jobs))
-                    took = in_words((perf_counter() - begun) * in_turn)
-                    bar.write(f"This takes about {took}.")
-                if task.error:
-                    bar.write(f"{task} failed: {task.error}", file=sys.stderr)
-                    failed[task.key] = task
-                else:
-                    record.add(task)
+            for task in outcomes:
+                record.add(task)
                 bar.update()
         except BaseException as error:
-            n_kept = f"{len(record.finished)} of {len(grid)} tasks are finished"
+            n_kept = f"{len(finished)} of {len(grid)} tasks are finished"
             kept = "kept: the same call plays the rest" if path else "lost: no path"
             error.add_note(f"{n_kept} and {kept}")
             raise
-    record.write()
-    rows = [row for task in record.in_order() for row in task.rows()]
-    table = pd.DataFrame(rows, columns=columns)
-    return Sweep(table, tuple(failed[key] for key in grid if key in failed))
+    rows = [row for key in grid for row in finished[key].rows()]
+    return Sweep(pd.DataFrame(rows, columns=columns))
 
 
 class _Record:
@@ -281,53 +266,39 @@ class _Record:
         experiment: dict[str, object],
         grid: dict[tuple, Task],
     ) -> None:
-        self.path, self.grid = None if path is None else Path(path), grid
-        self.open = path is not None and may_write(self.path)
-        self.others: list[Task] = []  # outside the grid
+        self.grid, self.finished = grid, {}
         self.experiment = json.loads(json.dumps(experiment))  # as it will be read
-        self.finished: dict[tuple, Task] = {}
-        if self.path:
-            if self.path.is_dir() or not self.path.parent.is_dir():
-                wanted = "path must name a file in an existing folder"
-                raise ValueError(f"{wanted}: got {os.fspath(path)!r}")
-            if self.path.exists() and (content := self.path.read_bytes()):
-                self._read(content)
+        self.path = None if path is None else Path(path)
+        self.open = path is not None and may_write(self.path)
+        content = self.path.read_bytes() if path and self.path.exists() else b""
+        if content:
+            self._read(content)
 
     def _read(self, content: bytes) -> None:
-        """Take in what a file holds; refuse one of something else, or of another experiment."""
-        file, ours = repr(str(self.path)), self.experiment
+        """Take in what a file holds; refuse one of something else, or of another experiment or grid."""
+        ours = self.experiment
         header, *lines = content.split(b"\n")
         try:
             theirs = json.loads(header)
             known = ours["agents"] | theirs["agents"]  # for a grid may grow
             theirs["agents"] = {name: known[name] for name in ours["agents"]}
-            differs = [name for name in ours if theirs[name] != ours[name]]
             # What has no end is a line that a kill has torn.
             tasks = [_read_task(json.loads(line)) for line in lines[:-1]]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise damaged(self.path, error, "a file of sweep") from None
-        if differs and is_lenient():
+        if differing(self.path, theirs, ours):
+            tasks = []
             self.open = False
-            return
-        if differs:
-            name = differs[0]
-            raise ValueError(
-                f"path must name a file of the same experiment: {name} of {file} is "
-                f"{theirs[name]!r}, not {ours[name]!r}"
-            )
         for task in tasks:
-            if asked := self.grid.get(task.key):
+            if task.key in self.grid:
+                asked = self.grid[task.key]
                 self.finished[task.key] = replace(asked, measures=task.measures)
             elif is_lenient():
-                self.others.append(task)
-                self.experiment = ours | {"agents": known}
+                self.open = False
             else:
-                said = f"path must name a file of this grid: {file} holds {task}"
-                raise ValueError(said)
-
-    def in_order(self) -> list[Task]:
-        """Return the finished tasks in the order of the grid."""
-        return [self.finished[key] for key in self.grid if key in self.finished]
+                raise ValueError(
+                    f"path must name a file of this grid: {str(self.path)!r} holds {task}"
+                )
 
     def add(self, task: Task) -> None:
         """Take a task in; its line is on the disk when this returns."""
@@ -341,32 +312,25 @@ class _Record:
     def write(self) -> None:
         """Write the whole file, unless this is what it holds."""
         header = json.dumps(self.experiment).encode() + b"\n"
-        content = b"".join([header, *map(_line, self.in_order() + self.others)])
+        content = b"".join([header, *map(_line, self.finished.values())])
         if self.open and not (self.path.exists() and self.path.read_bytes() == content):
             write_whole(self.path, lambda file: file.write(content))
 
 
 def _line(task: Task) -> bytes:
-    # For what JSON cannot hold "nan", "inf", "-inf", which `float` reads.
-    measures = {
-        name: [x if math.isfinite(x) else str(x) for x in numbers]
-        for name, numbers in task.measures.items()
-    }
-    line = {"agent": task.agent, "setting": task.setting, "seeds": task.seeds}
-    return json.dumps(line | {"measures": measures}, allow_nan=False).encode() + b"\n"
+    return json.dumps(vars(task), allow_nan=False).encode() + b"\n"
 
 
 def _read_task(line: dict) -> Task:
-    setting = {name: _checked(name, value) for name, value in line["setting"].items()}
-    measures = {name: list(map(float, of)) for name, of in line["measures"].items()}
-    seeds = tuple(line["seeds"])
-    if {len(seeds)} != {len(numbers) for numbers in measures.values()}:
+    setting = {name: _own(name, value) for name, value in line["setting"].items()}
+    task = Task(line["agent"], setting, tuple(line["seeds"]), line["measures"])
+    if {len(task.seeds)} != {len(list(map(float, m))) for m in task.measures.values()}:
         raise ValueError("each measure must have one number per world")
-    return Task(line["agent"], setting, seeds, measures)
+    return task
 
 
 @contextmanager
-def _outcomes(
+def _played(
     tasks: list[Task], packed: dict[str, bytes], n_jobs: int | None
 ) -> Iterator[Iterator[Task]]:
     """Play tasks; give what becomes of each, in the order in which they end."""
@@ -383,17 +347,16 @@ def _outcomes(
     )
     try:
         yield outcomes
-    finally:
-        with warnings.catch_warnings():  # joblib warns of tasks that were under way
-            warnings.simplefilter("ignore")
+    finally:  # joblib warns of tasks that were under way
+        with warnings.catch_warnings(action="ignore"):
             outcomes.close()
 
 
 def _play(task: Task, packed: bytes) -> Task:
-    """Play a task wherever this is called; what goes wrong in it is what it returns."""
+    """Play a task wherever this is called."""
+    make_agent, run, measures = pickle.loads(packed)
     try:
         with one_thread():
-            make_agent, run, measures = pickle.loads(packed)
             agent = make_agent(n_worlds=len(task.seeds), **task.setting)
             agents = {task.agent: agent}
             history = run_experiment(agents, task.seeds, **run, progress=False)
@@ -404,49 +367,26 @@ def _play(task: Task, packed: bytes) -> Task:
                 name: as_real(f"measure {name!r}", measure(history, task.agent), shape)
                 for name, measure in measures.items()
             }
-            lists = {name: numbers.tolist() for name, numbers in measured.items()}
-            return replace(task, measures=lists)
-    except (Exception, SystemExit) as error:
-        return replace(task, error="".join(format_exception_only(error)).strip())
-
-
-def _packed(
-    agents: Mapping[str, Callable], run: dict[str, object], measures: dict[str, Measure]
-) -> dict[str, bytes]:
-    """Pickle what a task of each agent calls in other processes."""
-    parts = {"make_world": run["make_world"], "make_features": run["make_features"]}
-    parts |= {f"measure {name!r}": measure for name, measure in measures.items()}
-    parts |= {f"agent {name!r}": make for name, make in agents.items()}
-    for name, part in parts.items():
-        try:
-            cloudpickle.dumps(part)
-        except Exception as error:  # each object has its own way to refuse
-            raise TypeError(
-                f"{name} must be picklable, for other processes call it: got {part!r} ({error})"
-            ) from error
-    return {a: cloudpickle.dumps((make, run, measures)) for a, make in agents.items()}
-
-
-def _known_as(make: Callable) -> str:
-    """Return what a callable is and does; of an object that does not say, what it is called."""
-    try:
-        return described("callable", make)
-    except TypeError:
-        return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(make))
+    except BaseException as error:
+        error.add_note(f"This was {task}.")
+        raise
+    held = {
+        name: [x if math.isfinite(x) else str(x) for x in numbers.tolist()]
+        for name, numbers in measured.items()
+    }
+    return replace(task, measures=held)
 
 
 def _check_callables(name: str, given: Mapping[str, Callable]) -> None:
-    wanted = f"{name} must be a mapping of names to callables"
-    if not isinstance(given, Mapping):
-        raise TypeError(f"{wanted}: got {type(given).__name__}")
+    fits = isinstance(given, Mapping) and all(map(callable, given.values()))
+    if not fits or not all(isinstance(key, str) for key in given):
+        wanted = "a mapping of names to callables"
+        raise TypeError(f"{name} must be {wanted}: got {given!r}")
     if not given:
         raise ValueError(f"{name} must hold at least one callable: got none")
-    for key, value in given.items():
-        if not isinstance(key, str) or not callable(value):
-            raise TypeError(f"{wanted}: got {key!r}: {value!r}")
 
 
-def _checked_settings(settings: Settings) -> list[dict[str, Value]]:
+def _one_by_one(settings: Settings) -> list[dict[str, Value]]:
     """Return the settings one by one, with Python's own values."""
     if isinstance(settings, Mapping):
         for name, values in settings.items():
@@ -460,26 +400,22 @@ def _checked_settings(settings: Settings) -> list[dict[str, Value]]:
         raise TypeError(f"settings must be {wanted}: got {settings!r}")
     if not settings:
         raise ValueError("settings must hold at least one setting: got none")
-    return [{name: _checked(name, of) for name, of in s.items()} for s in settings]
+    return [{name: _own(name, of) for name, of in s.items()} for s in settings]
 
 
 def _is_sequence(value: object) -> bool:
     return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
 
 
-def _checked(name: str, value: object) -> Value:
+def _own(name: str, value: object) -> Value:
     """Return a setting's value as Python's own, which any file can hold; tuples for lists."""
-    if not isinstance(name, str) or name in RESERVED:
-        raise ValueError(
-            f"settings must have names other than {', '.join(RESERVED)}: got {name!r}"
-        )
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, list | tuple):
-        return tuple(_checked(name, one) for one in value)
+        return tuple(_own(name, one) for one in value)
     if isinstance(value, float):
         return as_finite(f"setting {name!r}", value)
-    if value is None or isinstance(value, bool | int | str):
+    if value is None or isinstance(value, int | str):
         return value
     raise TypeError(
         f"setting {name!r} must be a number, a string, a truth value, None, or a tuple of these: "

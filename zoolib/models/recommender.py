@@ -40,12 +40,6 @@ from zoolib.world.simulator import ZooplusSimulator
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 5, 512, 1e-3
 
 
-def pick_device() -> torch.device:
-    """Return the accelerator that PyTorch finds, such as CUDA or Apple's MPS, otherwise the CPU."""
-    found = torch.accelerator.current_accelerator(check_available=True)
-    return found or torch.device("cpu")
-
-
 class MLPRecommender(Stateful, nn.Module):
     """Predict clicks from a user id and a product id.
 
@@ -203,7 +197,8 @@ def train_recommender(
         raise ValueError(f"seed must be {_wanted(model, 'seed')}: got {seed!r}")
     rows = _tensors("train", train, model)
     held_out = None if validation is None else _tensors("validation", validation, model)
-    device = torch.device(device or pick_device())
+    found = torch.accelerator.current_accelerator(check_available=True)
+    device = torch.device(device or found or "cpu")
     model.to(device)
     optimiser = Adam(model.parameters(), lr=learning_rate, fused=True)
     train_loss, validation_loss = [], []

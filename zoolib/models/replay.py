@@ -7,7 +7,8 @@ See Chapter 3, "The student and her notes".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -35,7 +36,7 @@ class ReplayBuffer(Learner):
     --------
     >>> buffer = ReplayBuffer(capacity=2, columns=[((1,), float), ((), bool)])
     >>> for number in range(3):
-    ...     undo = buffer.add([number], number > 1)
+    ...     buffer.add([number], number > 1)
     >>> x, large = buffer.newest(2)
     >>> x.ravel(), large
     (array([1., 2.]), array([False,  True]))
@@ -58,6 +59,7 @@ class ReplayBuffer(Learner):
         n_rows = self._first.size * self.capacity
         self._columns = [np.zeros((n_rows, *shape), dtype) for shape, dtype in columns]
         self._added = np.zeros(lead, int).tolist()  # rows ever added to each world
+        self._lost: list[tuple] | None = None  # rows overwritten, if they may come back
         self.reseed(seed)
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
@@ -69,27 +71,43 @@ class ReplayBuffer(Learner):
         """Return the number of rows held; with worlds, the smallest number in any world."""
         return int(self._n_held.min())
 
-    def add(
-        self, *row: ArrayLike, played: NDArray[np.bool_] | None = None
-    ) -> Callable[[], None]:
+    def add(self, *row: ArrayLike, played: NDArray[np.bool_] | None = None) -> None:
         """Store one row per world, or only in the worlds `played`; the oldest row is overwritten.
 
-        A row has one entry per column, (...) or (W, ...), already checked. Return a
-        function that undoes this, as long as nothing else was added.
+        A row has one entry per column, (...) or (W, ...), already checked.
         """
         before, step = np.array(self._added), 1
         at = before % self.capacity + self._first
         if played is not None and not played.all():
             step, at, row = played, at[played], [value[played] for value in row]
-        lost = [column[at].copy() for column in self._columns]
+        if self._lost is not None:
+            self._lost.append((at, [column[at].copy() for column in self._columns]))
+        self._write(at, row)
+        self._added = (before + step).tolist()
 
-        def write(row: Sequence[ArrayLike], added: NDArray) -> None:
-            for column, value in zip(self._columns, row, strict=True):
-                column[at] = value
-            self._added = added.tolist()
+    def _write(self, at: NDArray[np.int64], row: Sequence[ArrayLike]) -> None:
+        for column, value in zip(self._columns, row, strict=True):
+            column[at] = value
 
-        write(row, before + step)
-        return lambda: write(lost, before)
+    @contextmanager
+    def _unchanged_on_failure(self) -> Iterator[None]:
+        """Undo what is added and drawn: instead of a copy of all rows, keep those that are overwritten."""
+        before, outer = self._added, self._lost
+        luck = [generator.bit_generator.state for generator in self.generators]
+        self._lost = []
+        try:
+            yield
+        except BaseException:
+            for at, row in reversed(self._lost):
+                self._write(at, row)
+            self._added = before
+            for generator, state in zip(self.generators, luck, strict=True):
+                generator.bit_generator.state = state
+            raise
+        finally:
+            if outer is not None:
+                outer.extend(self._lost)
+            self._lost = outer
 
     def sample(self, n: int) -> list[NDArray]:
         """Draw n rows per world, uniformly and with replacement; columns (n, ...) or (W, n, ...)."""

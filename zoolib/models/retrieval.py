@@ -39,7 +39,7 @@ from zoolib._support.checks import (
 from zoolib.models.posterior import RidgePosterior
 
 # The names that FAISS uses.
-KINDS = {"exact": "IDMap,Flat", "ivf": "IVF{},Flat", "ivf8": "IVF{},SQ8"}
+KINDS = {"exact": "Flat", "ivf": "IVF{},Flat", "ivf8": "IVF{},SQ8"}
 # Number of products per cell for k-means; more would change the centres little and take longer.
 TRAINED_ON = 64
 
@@ -55,14 +55,14 @@ class ProductIndex:
     Parameters
     ----------
     embeddings : array_like, shape (n_products, d)
-        One row per product; the row number is the product's id. An exact index may start empty.
+        One row per product; the row number is the product's id.
     kind : {"exact", "ivf", "ivf8"}, default "exact"
         The search method.
     n_cells : int, optional
         Number of cells of an inverted file, at most one per product; :math:`\sqrt{n}` if omitted.
     n_probe : int, optional
         Number of cells searched per query, at most `n_cells`; an eighth of them if omitted. The
-        attribute may be set later.
+        attribute may be set later; `search` checks it.
     seed : int, default 0
         Seed of k-means: the same products and seed give the same index.
     n_threads : int, optional
@@ -74,11 +74,6 @@ class ProductIndex:
     >>> ids, scores = index.search([1.0, 1.0], n=2)
     >>> ids
     array([1, 2])
-    >>> index.remove([1])
-    >>> index.add([[3.0, 0.0]])
-    array([3])
-    >>> index.search([1.0, 1.0], n=2)[0]
-    array([3, 2])
     """
 
     def __init__(
@@ -103,7 +98,8 @@ class ProductIndex:
             raise ValueError(
                 f"n_cells and n_probe must be omitted for kind 'exact': got {n_cells} and {n_probe}"
             )
-        self.n_probe = -(-self.n_cells // 8) if n_probe is None else n_probe
+        n_probe = -(-self.n_cells // 8) if n_probe is None else n_probe
+        self.n_probe = as_size("n_probe", n_probe, most=self.n_cells)
         self._index = faiss.index_factory(
             self.n_features,
             KINDS[kind].format(self.n_cells),
@@ -115,27 +111,13 @@ class ProductIndex:
             self._index.cp.min_points_per_centroid = 1  # allow few, without a warning
             with _threads(self.n_threads):
                 self._index.train(table)
-        # All products ever added, as given, and which of them the index still holds.
-        self._table, self._held = table[:0], np.zeros(0, bool)
-        self.add(table)
+        with _threads(self.n_threads):
+            self._index.add(table)
+        self._table = table.copy()
 
     def __len__(self) -> int:
-        """Return the number of products held."""
-        return self._index.ntotal
-
-    @property
-    def ids(self) -> NDArray[np.int64]:
-        """Ids of the products held, in rising order, shape (len(self),)."""
-        return np.flatnonzero(self._held)
-
-    @property
-    def n_probe(self) -> int:
-        """Number of cells searched per query."""
-        return self._n_probe
-
-    @n_probe.setter
-    def n_probe(self, value: int) -> None:
-        self._n_probe = as_size("n_probe", value, most=self.n_cells)
+        """Return the number of products."""
+        return len(self._table)
 
     def search(
         self, queries: ArrayLike, n: int
@@ -158,11 +140,11 @@ class ProductIndex:
             the stored codes and are approximate.
         """
         n = as_size("n", n, most=len(self))
+        probes = as_size("n_probe", self.n_probe, most=self.n_cells)
         table = as_array("queries", queries, (..., self.n_features), np.float32)
         flat = table.reshape(-1, self.n_features)
         with _threads(self.n_threads):
-            scores, ids = self._found(flat, n, self._n_probe)
-            probes = self._n_probe
+            scores, ids = self._found(flat, n, probes)
             while (short := (ids < 0).any(axis=1)).any():
                 probes = min(2 * probes, self.n_cells)
                 scores[short], ids[short] = self._found(flat[short], n, probes)
@@ -184,48 +166,17 @@ class ProductIndex:
         """
         found = self.search(queries, n)[0]
         flat = np.asarray(queries, np.float32).reshape(-1, self.n_features)
-        exact, ids = faiss.IndexFlatIP(self.n_features), self.ids
-        exact.add(self._table[ids])
+        exact = faiss.IndexFlatIP(self.n_features)
+        exact.add(self._table)
         with _threads(self.n_threads):
-            best = ids[exact.search(flat, n)[1]]
+            best = exact.search(flat, n)[1]
         pairs = zip(found.reshape(-1, n), best, strict=True)
         shares = [np.isin(a, b, assume_unique=True).mean() for a, b in pairs]
         return np.array(shares, float).reshape(found.shape[:-1])
 
     def embeddings(self, ids: ArrayLike) -> NDArray[np.float32]:
-        """Return the original embeddings of products in the index: for ids (...), shape (..., d)."""
-        return self._table[self._known(ids)]
-
-    def add(self, embeddings: ArrayLike) -> NDArray[np.int64]:
-        """Add products.
-
-        The cells of an inverted file and the range of its codes do not change. After a large share of
-        the products has changed, build a new index.
-
-        Parameters
-        ----------
-        embeddings : array_like, shape (n, d)
-            One row per product.
-
-        Returns
-        -------
-        ndarray, shape (n,)
-            The new ids, which continue the numbering; ids are never reused.
-        """
-        rows = as_array("embeddings", embeddings, ("n", self.n_features), np.float32)
-        ids = np.arange(len(self._held), len(self._held) + len(rows))
-        with _threads(self.n_threads):
-            self._index.add_with_ids(rows, ids)
-        self._table = np.concatenate((self._table, rows))
-        self._held = np.append(self._held, np.ones(len(rows), bool))
-        return ids
-
-    def remove(self, ids: ArrayLike) -> None:
-        """Remove products by their ids, an array of any shape; repeated ids are allowed."""
-        known = self._known(ids)
-        # FAISS takes the length of an array, that is of its first axis, for the number of ids.
-        self._index.remove_ids(faiss.IDSelectorBatch(known.ravel()))
-        self._held[known] = False
+        """Return the original embeddings of products: for ids (...), shape (..., d)."""
+        return self._table[as_ids("ids", ids, len(self))]
 
     def _found(
         self, queries: NDArray[np.float32], n: int, n_probe: int
@@ -234,16 +185,6 @@ class ProductIndex:
         exact = self.kind == "exact"
         params = None if exact else faiss.SearchParametersIVF(nprobe=n_probe)
         return self._index.search(queries, n, params=params)
-
-    def _known(self, ids: ArrayLike) -> NDArray[np.int64]:
-        """Return ids after checking that the index holds these products."""
-        known = as_ids("ids", ids, len(self._held))
-        gone = known[~self._held[known]]
-        if gone.size:
-            raise ValueError(
-                f"ids must be of products held: got {gone.flat[0]}, removed"
-            )
-        return known
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from zoolib._support.checks import (
     as_seed,
     as_size,
 )
+from zoolib._support.settings import check_settings, setting
 
 CATEGORIES = ("Fish Supplies", "Cat Food", "Dog Food", "Dog Toy", "Cat Toy")
 
@@ -71,13 +72,11 @@ class Churn:
         Fraction of the products replaced each time, in (0, 1]; at least one product is replaced.
     """
 
-    every: int
-    share: float = 0.2
+    every: int = setting(as_size)
+    share: float = setting(as_rate, 0.2)
 
     def __post_init__(self) -> None:
-        # The class is frozen, but its fields must be Python numbers, which any file format can store.
-        object.__setattr__(self, "every", as_size("every", self.every))
-        object.__setattr__(self, "share", as_rate("share", self.share))
+        check_settings(self)
 
 
 SHOCK_1 = MarketShock(

@@ -34,9 +34,7 @@ See the chapter on sessions, "Off-policy evaluation of sessions".
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,10 +47,9 @@ from zoolib._support.checks import (
     as_probability,
     as_real,
     as_size,
+    every_row,
 )
-from zoolib._support.labels import Labels
 from zoolib._support.tables import (
-    column,
     column_labels,
     in_order,
     is_default,
@@ -61,11 +58,8 @@ from zoolib._support.tables import (
     same_rows,
 )
 from zoolib.agents.policies import as_policy
-from zoolib.experiments.estimates import Estimate
-from zoolib.experiments.offpolicy.visits import weighted_interval
-
-if TYPE_CHECKING:
-    import pandas as pd
+from zoolib.experiments.estimates import Estimate, mean_interval
+from zoolib.experiments.offpolicy.visits import with_rewards
 
 _FOLDS = 5
 # Weights below this times rewards below 1e15 are finite.
@@ -91,15 +85,13 @@ class SessionLog:
         Numbers of states; if omitted, step t of session i has a state of its own, i T + t.
     cut : array_like of bool, shape (n,), default False
         Whether a session went on after the last step that the log holds.
-    session : sequence of hashable, shape (n,), optional
-        Names of the sessions, for errors; 0, 1, … if omitted.
 
     Examples
     --------
     >>> SessionLog([[0, -1], [1, 0]], np.ones((2, 2)), [[0.5, 0], [0.5, 0]], n_arms=2)
     Traceback (most recent call last):
     ...
-    ValueError: propensity must lie in (0, 1]: got 0.0 in step 1 of session 1
+    ValueError: propensity must lie in (0, 1]: got 0.0 in row 1, 1
     """
 
     arm: NDArray[np.int64]
@@ -107,7 +99,6 @@ class SessionLog:
     propensity: NDArray[np.float64]
     n_arms: int
     state: NDArray[np.int64] | None = None
-    session: Sequence[Hashable] | None = None
     cut: ArrayLike = False
 
     def __post_init__(self) -> None:
@@ -115,21 +106,17 @@ class SessionLog:
         given = np.asarray(self.arm)
         if given.ndim != 2 or len(given) < 2 or given.size == 0:
             raise ValueError(f"arm must have shape (n, T), n >= 2: got {given.shape}")
-        names = range(len(given)) if self.session is None else list(self.session)
-        if len(names) != len(given):
-            raise ValueError(f"session must name {len(given)} of them: got {names}")
-        object.__setattr__(self, "session", names)
         played, shape = given != -1, given.shape
         goes_on = np.maximum.accumulate(played[:, ::-1], axis=1)[:, ::-1]
         goes_on[:, 0] = True
-        self.every_step("arm", given, played | ~goes_on, "leave out no step")
+        every_row("arm", given, played | ~goes_on, "leave out no step")
         arm = as_ids("arm", np.where(played, given, 0), as_size("n_arms", self.n_arms))
         reward = np.where(played, as_real("reward", self.reward, shape), 0)
-        self.every_step("reward", reward, np.isfinite(reward), "be finite")
+        every_row("reward", reward, np.isfinite(reward), "be finite")
         propensity = as_real("propensity", self.propensity, shape)
         propensity = np.where(played, propensity, 1)
         held = (propensity > 0) & (propensity <= 1)  # NaN is neither
-        self.every_step("propensity", propensity, held, "lie in (0, 1]")
+        every_row("propensity", propensity, held, "lie in (0, 1]")
         state = np.arange(given.size).reshape(shape)
         state = np.where(played, state if self.state is None else self.state, 0)
         state = as_ids("state", state, np.iinfo(np.int64).max, shape)
@@ -156,53 +143,12 @@ class SessionLog:
                     f"{name} must have the columns of arm, {steps}: got {labels}"
                 )
 
-    def every_step(
-        self, name: str, values: NDArray, held: NDArray[np.bool_], wanted: str
-    ) -> None:
-        """Refuse values (n, T) of which some do not hold, and name the first step and its session."""
-        if not held.all():
-            i, t = np.argwhere(~held)[0]
-            raise ValueError(
-                f"{name} must {wanted}: got {values[i, t]} in step {t} of session {self.session[i]!r}"
-            )
-
-    @classmethod
-    def from_frame(
-        cls, frame: pd.DataFrame, n_arms: int | Sequence[Hashable] | None = None
-    ) -> SessionLog:
-        """Read sessions from a table with a row for each step, in any order.
-
-        Its columns are `session`, `step`, which counts 0, 1, … in each session, `arm`, `reward`, `propensity`
-        and, if there are states, `state`. Of `n_arms` a sequence is the labels in column `arm`, in the order
-        of a target's columns; those that were shown if omitted.
-        """
-        names = ["arm", "reward", "propensity", *{"state"}.intersection(frame.columns)]
-        for name in ("session", "step", *names):
-            column("frame", frame, name)
-        step = as_ids("step", frame["step"], len(frame))
-        twice = frame.duplicated(["session", "step"]).to_numpy()
-        if twice.any():
-            session, at = frame[["session", "step"]].iloc[twice.argmax()]
-            raise ValueError(
-                f"step must differ in each session: session {session!r} has step {at} twice"
-            )
-        shown = frame["arm"].to_list()
-        labels = Labels("n_arms", sorted(set(shown)) if n_arms is None else n_arms)
-        frame = frame.assign(arm=labels.places("arm", shown))
-        row, sessions = frame["session"].factorize()
-        columns = {}
-        for name in names:  # what is missing between two steps, the log itself refuses
-            values = frame[name].to_numpy()
-            columns[name] = np.full((len(sessions), step.max() + 1), -1, values.dtype)
-            columns[name][row, step] = values
-        return cls(**columns, n_arms=len(labels), session=sessions.tolist())
-
 
 def session_weights(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
     r"""Return the weights :math:`w_{it}`, shape (n, T); of each step the mean is 1, up to its error."""
     logarithm = _log_weights(log, target)
     held = logarithm < LARGEST_LOG_WEIGHT
-    log.every_step("weight", logarithm, held, f"be below exp({LARGEST_LOG_WEIGHT})")
+    every_row("weight", logarithm, held, f"be below exp({LARGEST_LOG_WEIGHT})")
     return np.exp(logarithm)
 
 
@@ -275,7 +221,7 @@ def fitted_q_evaluation(
         term += np.vecdot(pull, fits.goals(later) - table[fits.shown])
         pulled += pull
         reached[:, 0], reached[:, 1:] = 0, (fits.onward * pull)[:, :-1]
-    found = weighted_interval(term, pulled, None, log.reward, log.played)
+    found = with_rewards(mean_interval(term), [pulled], log.reward, log.played)
     unseen = choices[fits.unseen].sum() / choices.sum()
     if unseen > MOST_UNSEEN:
         note = f"the log lacks {unseen:.0%} of the target's choices"
@@ -357,7 +303,7 @@ def _policy(log: SessionLog, target: ArrayLike) -> NDArray[np.float64]:
     """Return a target's probabilities, (n, T, K); behind the end of sessions they mean nothing."""
     target = as_policy("target", _in_order(log, "target", target), ("S", log.n_arms))
     known = log.state < len(target)
-    log.every_step("state", log.state, known, f"be one of {len(target)} in target")
+    every_row("state", log.state, known, f"be one of {len(target)} in target")
     return target[log.state]
 
 
@@ -433,8 +379,9 @@ def _estimate(
         start, gain = start + worth @ value, gain - value
     else:
         held = weight < LARGEST_LOG_WEIGHT
-        log.every_step("weight", weight, held, f"be below exp({LARGEST_LOG_WEIGHT})")
+        every_row("weight", weight, held, f"be below exp({LARGEST_LOG_WEIGHT})")
         weight = np.exp(weight)
     weight = worth * weight
     term = start + np.vecdot(weight, gain)
-    return weighted_interval(term, weight, None, log.reward[:, :h], log.played[:, :h])
+    rewards, played = log.reward[:, :h], log.played[:, :h]
+    return with_rewards(mean_interval(term), [weight], rewards, played)

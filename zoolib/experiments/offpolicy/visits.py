@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
 # Below this number of effective rewards, intervals are widened: see Chapter 6, "Do the intervals cover?".
 LEAST_REWARDS = 27
+SHORT = "too short"
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,14 +171,6 @@ class Log:
         log = cls(**{"version": "log"} | columns, n_arms=n_arms)
         object.__setattr__(log, "row_labels", row_labels(frame))
         return log
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the log as a table, with arms by their labels."""
-        import pandas as pd  # only for those who want a table
-
-        columns = {"arm": self.arms.of(self.arm), "reward": self.reward}
-        columns |= {"propensity": self.propensity, "version": self.version}
-        return pd.DataFrame(columns)
 
     def check_rows(self, name: str, table: object) -> None:
         """Refuse a table whose rows are labelled in another order than the log's."""
@@ -372,54 +365,39 @@ def cross_fit(log: Log, features: ArrayLike) -> NDArray[np.float64]:
     return predicted
 
 
-def weighted_interval(
-    term: NDArray,
-    weight: NDArray,
-    error: NDArray | None,
+def with_rewards(
+    found: Estimate,
+    weights: Sequence[NDArray],
     reward: NDArray,
     used: ArrayLike = True,
-    start: ArrayLike = 0.0,
-    counted: Sequence[NDArray] | None = None,
 ) -> Estimate:
-    """Return the mean of terms, with an interval that fits the number of rewards behind it.
+    """Return an estimate with a note if few rewards stand behind it, and without an interval if none do.
 
     Parameters
     ----------
-    term : ndarray, shape (n,)
-        A start plus the sum of errors times weights.
-    weight, error, reward, used : array_like, shape (n, T)
-        Of the steps of a session; used is whether there is one. T is 1 for a visit. Without errors the
-        interval is not widened, and the note says that it is too short.
-    start : array_like, shape (n,), default 0
-    counted : sequence of ndarray, optional
-        The weights by which effective rewards are counted, if not `weight`.
+    found : Estimate
+        The mean of the sessions' terms.
+    weights : sequence of ndarray, shape (n, T)
+        Weights of the steps of a session; of several, those count that have fewer effective rewards. T is 1
+        for a visit.
+    reward, used : array_like, shape (n, T)
+        Rewards, and whether there is such a step.
     """
-    found, counted = mean_interval(term), counted or [weight]
     used = np.broadcast_to(used, reward.shape)
     earned = np.vecdot(reward, used)
     least, most = earned.min(), earned.max()
-    if least == most or not all((one * used).any() for one in counted):
+    if least == most or not all((one * used).any() for one in weights):
         why = f"all rewards are {least:g}" if least == most else "all weights are 0"
         return replace(found, low=-np.inf, high=np.inf, note=f"no interval: {why}")
     steps = np.maximum(used.sum(axis=1), 1)
     rewards = min(
         _effective(np.vecdot(abs(one), used) / steps * gap)
-        for one in counted
+        for one in weights
         for gap in (earned - least, most - earned)
     )
     if rewards >= LEAST_REWARDS:
         return found
-    if error is None:
-        return replace(found, note=f"too short: {rewards:.1f} effective rewards")
-    of_steps = np.broadcast_to(weight, used.shape)[used]
-    ends = [w * e for w in _ends(of_steps) for e in _ends(error)]
-    more = [np.append(term, np.mean(start) + end) for end in _ends(ends)]
-    low = min(found.low, mean_interval(more[0]).low)
-    high = max(found.high, mean_interval(more[1]).high)
-    if (low, high) == (found.low, found.high):
-        return found
-    note = f"widened: {rewards:.1f} effective rewards"
-    return replace(found, low=low, high=high, note=note)
+    return replace(found, note=f"{SHORT}: {rewards:.1f} effective rewards")
 
 
 def _of_visits(
@@ -427,17 +405,26 @@ def _of_visits(
     weight: NDArray,
     error: NDArray,
     start: ArrayLike = 0.0,
-    counted: Sequence[NDArray] | None = None,
+    counted: Sequence[NDArray] = (),
 ) -> Estimate:
-    """Return the mean, over the visits, of a start plus an error times its weight, each (n,)."""
+    """Return the mean, over the visits, of a start plus an error times its weight, each (n,).
+
+    If effective rewards, by weights that are counted in place of this one, are few, the interval is widened.
+    """
     with np.errstate(over="ignore"):
         term = start + weight * error
     wanted = "be large enough for a finite estimate"
     every_row("propensity", log.propensity, np.isfinite(term), wanted)
-    error = error[:, None]
-    counted = [one[:, None] for one in counted or [weight]]
-    rows = (weight[:, None], error, log.reward[:, None])
-    return weighted_interval(term, *rows, start=start, counted=counted)
+    weights = [one[:, None] for one in counted or [weight]]
+    found = with_rewards(mean_interval(term), weights, log.reward[:, None])
+    if not found.note.startswith(SHORT):
+        return found
+    ends = [w * e for w in _ends(weight) for e in _ends(error)]
+    more = [mean_interval(np.append(term, np.mean(start) + end)) for end in _ends(ends)]
+    low, high = min(found.low, more[0].low), max(found.high, more[1].high)
+    as_before = (low, high) == (found.low, found.high)
+    note = "" if as_before else found.note.replace(SHORT, "widened")
+    return replace(found, low=low, high=high, note=note)
 
 
 def _ends(values: ArrayLike) -> tuple[float, float]:
