@@ -482,12 +482,12 @@ def test_visits_that_a_fallback_served_count_for_the_version_they_were_meant_for
 def test_a_review_that_comes_late_cannot_retire_the_version_that_serves(path):
     with shop(path) as service:
         service.begin_rollout(accepted(service))
-        active, rolling = service.rollout.versions()
+        active, rolling = service.store.serving()
         promoted = (active, "retired", 0, ""), (rolling, "active", 100, "")
         service.store.move(*promoted)
-        stale = mock.Mock(return_value=(active, rolling))
+        stale = mock.Mock(return_value=[active, rolling])
         with (
-            mock.patch.object(service.rollout, "versions", stale),
+            mock.patch.object(service.store, "serving", stale),
             pytest.raises(StoreError, match="v2 is no longer rolling"),
         ):
             service.rollout.review(broken="it does not work")
