@@ -65,17 +65,17 @@ def live(path, folder, backend, say):
 
 def die_at(path, folder, moment, say):
     """Play and die at a moment that chance would seldom hit."""
-    add, added = sweeps._Record.add, []
+    add, added = sweeps._add, []
 
-    def add_and_die(record, task):
+    def add_and_die(path, task):
         added.append(task)
-        add(record, task)
+        add(path, task)
         if len(added) == 7:
             if moment == "in a task":
                 os.truncate(path, path.stat().st_size - 9)
             die()
 
-    sweeps._Record.add = add_and_die
+    sweeps._add = add_and_die
     play(path, folder, n_seeds=1, n_jobs=1)
 
 

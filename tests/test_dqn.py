@@ -11,7 +11,7 @@ from zoolib import DQNAgent, LastItems, OneHot
 from zoolib._support.state import to_bytes
 from zoolib._support.threads import one_thread
 from zoolib.agents import Encoder
-from zoolib.models.networks import MLP, VectorAdam
+from zoolib.models.networks import MLP
 
 K = 3
 SEEN, HIDDEN = OneHot((4, 5, 5)), LastItems(n_items=6, n_last=2, n_personas=4, dim=3)
@@ -66,7 +66,7 @@ def state_of(agent):
 @pytest.mark.parametrize("encoder", [SEEN, HIDDEN, Scaled([1.0, 2.0])], ids=repr)
 @pytest.mark.parametrize(
     "options",
-    [{}, {"double": False, "target_every": None}, {"replay": False}, {"n_step": 3}],
+    [{}, {"double": False, "target_every": None}, {"replay": False}],
 )
 def test_each_of_many_worlds_learns_as_if_alone(encoder, options):
     together = dqn(encoder, 3, seed=[4, 7, 5], **options)
@@ -98,54 +98,20 @@ def test_q_of_several_observations_is_that_of_each():
     assert isinstance(dqn().select([0, 1, 2]), int)
 
 
-def plain_target(agent, rows, w):
-    """The target of the first of a world's rows, by a loop over those behind it."""
-    total, factor, over, led = 0.0, 1.0, False, rows[0][0]
-    for seen, _, reward, after, ended in rows[: agent.n_step]:
-        if over or not np.array_equal(seen, led):
-            break
-        over, led = ended, after
-        total, factor = total + factor * reward, factor * agent.discount
-    led = np.broadcast_to(led, (3, 1, len(led)))
-    q, other = (n.evaluate(led)[w, 0] for n in (agent.network, agent.target))
-    return total + (
-        0 if over else factor * other[(q if agent.double else other).argmax()]
-    )
-
-
-@pytest.mark.parametrize("n_step", [1, 2, 4])
 @pytest.mark.parametrize("double", [True, False])
 @pytest.mark.parametrize("n", [25, 70])  # and the memory holds 40
-def test_targets_are_those_of_the_definition(n_step, double, n):
-    agent = dqn(n_worlds=3, seed=[1, 2, 3], n_step=n_step, double=double, discount=0.9)
+def test_targets_are_those_of_the_definition(double, n):
+    agent = dqn(n_worlds=3, seed=[1, 2, 3], double=double, discount=0.9)
     agent.target.vector.copy_(agent.network.vector.flip(0))  # that they differ
-    memory, kept = agent.memory, [[] for _ in range(3)]
-    for *row, played in steps(n, worlds=(3,)):  # where none is played, one is cut
-        memory.add(*row, played=played)
-        for w in np.flatnonzero(played):
-            kept[w].append(of_world(row, w))
-    assert len({len(rows) for rows in kept}) > 1  # worlds are at different paces
-    places = memory.last(len(memory))
-    targets = agent.targets(places, *memory.rows(places)[2:])
-    for w, place in np.ndindex(targets.shape):
-        rows = kept[w][place - len(memory) :]
-        expected = plain_target(agent, rows, w)
-        assert targets[w, place] == pytest.approx(expected, abs=1e-4)
-
-
-def test_a_session_goes_on_in_the_target_until_it_ends_or_is_cut():
-    agent = dqn(discount=0.5, double=False, n_step=3)
-    ones, twos, threes = np.arange(1, 4)[:, None].repeat(3, axis=1)
-    agent.update(ones, 0, 0.25, twos, ended=False)
-    agent.update(twos, 0, 0.5, threes, ended=False)  # and then it is cut
-    agent.update(ones, 0, 0.75, twos, ended=False)
-    agent.update(twos, 0, 1.0, ones, ended=True)
-    agent.update(ones, 0, 2.0, twos, ended=False)
-    places = agent.memory.last(5)
-    targets = agent.targets(places, *agent.memory.rows(places)[2:])
-    worth = agent.q([twos, threes]).max(axis=-1)
-    expected = [0.5 + worth[1] / 4, 0.5 + worth[1] / 2, 1.25, 1, 2 + worth[0] / 2]
-    assert np.allclose(targets, expected)
+    for *row, played in steps(n, worlds=(3,)):
+        agent.memory.add(*row, played=played)
+    *_, reward, after, ended = agent.memory.newest(20)
+    targets = agent.targets(reward, after, ended)
+    q, other = (one.evaluate(after) for one in (agent.network, agent.target))
+    for at in np.ndindex(targets.shape):
+        worth = other[at][(q if double else other)[at].argmax()]
+        expected = reward[at] + (0 if ended[at] else 0.9 * worth)
+        assert targets[at] == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("encoder", [SEEN, HIDDEN], ids=repr)
@@ -154,15 +120,15 @@ def test_a_training_is_a_step_of_adam_along_pytorchs_gradient(encoder):
     network, twin = agent.network, copy.deepcopy(agent)
     optimiser = torch.optim.Adam(network.parameters(), agent.learning_rate)
     for _ in range(4):
-        places = agent.memory.draw(8)
-        seen, action, *later = agent.memory.rows(places)
-        target = torch.from_numpy(agent.targets(places, *later))
+        rows = agent.memory.sample(8)
+        seen, action, *later = rows
+        target = torch.from_numpy(agent.targets(*later))
         q = network.head(network.encoder(torch.from_numpy(seen)))
         chosen = q.gather(-1, torch.from_numpy(action)[..., None])[..., 0]
         optimiser.zero_grad(set_to_none=False)
         (chosen - target).square().mean(dim=-1).sum().backward()
         optimiser.step()
-        twin.memory.draw = lambda n, places=places: places
+        twin.memory.sample = lambda n, rows=rows: rows
         twin._train()
         assert torch.allclose(network.vector, twin.network.vector, atol=1e-4)
 
@@ -352,18 +318,6 @@ def test_another_encoder_learns_with_the_head():
     assert agent.q(seen).shape == (5, K)
 
 
-def test_adam_is_pytorchs():
-    generator = torch.Generator().manual_seed(1)
-    ours, theirs = (torch.arange(5.0) for _ in range(2))
-    adam = VectorAdam(ours, 0.1)
-    reference = torch.optim.Adam([theirs], 0.1)
-    for _ in range(50):
-        ours.grad = theirs.grad = torch.randn(5, generator=generator)
-        adam.step()
-        reference.step()
-    assert torch.allclose(ours, theirs, atol=1e-5)
-
-
 @pytest.mark.weekly
 @pytest.mark.no_cover
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -373,7 +327,6 @@ def test_a_pole_is_balanced_with_another_encoder_and_nothing_else_changed(seed):
     agent = DQNAgent(
         env.action_space.n.item(),
         Scaled([2.4, 2.0, 0.2, 2.0]),  # where an episode ends, and usual speeds
-        n_step=3,
         target_every=200,
         buffer_size=100_000,
         batch_size=64,

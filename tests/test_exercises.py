@@ -18,7 +18,6 @@ from zoolib import Estimate, LinUCBAgent, check
 from zoolib.book.exercises import judged
 from zoolib.book.exercises.judging import (
     EXERCISES,
-    Exercise,
     NotYetError,
     UnansweredError,
     answer,
@@ -39,16 +38,16 @@ CHAPTER_OF = {
 }
 
 
-def enter(monkeypatch, wanted, judge):
+def enter(monkeypatch, judge):
     """Enter an exercise for the time of a test."""
-    monkeypatch.setitem(EXERCISES, "ex-tried", Exercise(wanted, judge))
+    monkeypatch.setitem(EXERCISES, "ex-tried", judge)
 
 
 @pytest.fixture
 def a_number(monkeypatch):
     """An exercise that asks for 7."""
     hint = "Look at six and eight."
-    enter(monkeypatch, "a number", lambda number: expect_close(number, 7, hint))
+    enter(monkeypatch, lambda number: expect_close(number, 7, hint))
 
 
 class EmptyClass: ...
@@ -61,7 +60,7 @@ class EmptyAgent(LinUCBAgent):
 def empty_function(n, p): ...
 
 
-NO_ANSWER = "not answered yet. Hand over a number."
+NO_ANSWER = "not answered yet."
 
 
 @pytest.mark.parametrize(
@@ -71,7 +70,7 @@ NO_ANSWER = "not answered yet. Hand over a number."
         ((6.5,), "not yet: 6.5 is not right. Look at six and eight."),
         (
             (7, 7),
-            "not yet: answers wanted 1, answers that came 2. Hand over a number.",
+            "not yet: answers wanted 1, answers that came 2.",
         ),
         ((), NO_ANSWER),
         ((None,), NO_ANSWER),
@@ -115,18 +114,17 @@ def test_nothing_is_no_answer(found):
 
 
 def test_a_function_that_returns_nothing_is_no_answer(monkeypatch):
-    enter(monkeypatch, "a function", lambda f: expect_close(f(3), 3, "Return it."))
+    enter(monkeypatch, lambda f: expect_close(f(3), 3, "Return it."))
 
     def forgot_to_return(n):
         n = n + 0
 
-    line = "not answered yet. Hand over a function."
-    assert said("ex-tried", forgot_to_return) == line
+    assert said("ex-tried", forgot_to_return) == NO_ANSWER
     assert said("ex-tried", lambda n: n) == "right."
 
 
 def test_an_error_in_the_readers_code_is_reported(monkeypatch):
-    enter(monkeypatch, "it", lambda found: found())
+    enter(monkeypatch, lambda found: found())
     line = "not yet: your code raised ZeroDivisionError: division by zero"
     assert said("ex-tried", lambda: 1 / 0) == line
 
@@ -139,10 +137,10 @@ def test_an_unknown_label_is_refused():
 
 def test_a_label_has_one_judge(monkeypatch):
     monkeypatch.delitem(EXERCISES, "ex-words", raising=False)
-    assert exercise("ex-words", wanted="a number in clicks")(print) is print
+    assert exercise("ex-words")(print) is print
     with pytest.raises(ValueError, match="label must be new: got 'ex-words'"):
-        exercise("ex-words", wanted="")(len)
-    assert EXERCISES.pop("ex-words") == Exercise("a number in clicks", print)
+        exercise("ex-words")(len)
+    assert EXERCISES.pop("ex-words") is print
 
 
 def says(line):
@@ -251,21 +249,14 @@ def last_check(cell):
 def test_each_exercise_has_a_judge_a_solution_and_a_chapter():
     assert sorted(STUBS) == sorted(judged()) == sorted(SOLUTIONS)
     for label, chapter in CHAPTER_OF.items():
-        module = judged()[label].judge.__module__.rsplit(".", 1)[-1]
+        module = judged()[label].__module__.rsplit(".", 1)[-1]
         assert module == chapter.page.stem.replace("-", "_")
-
-
-@pytest.mark.parametrize("label", sorted(STUBS))
-def test_what_an_exercise_wants_is_said_in_half_a_sentence(label):
-    wanted = judged()[label].wanted
-    assert wanted == " ".join(wanted.split()).rstrip(".")
-    assert wanted
 
 
 @pytest.mark.parametrize("label", sorted(STUBS))
 def test_stub_and_solution_end_with_the_same_check(label):
     *_, stub = STUBS[label]
-    n_answers = len(signature(judged()[label].judge).parameters)
+    n_answers = len(signature(judged()[label]).parameters)
     assert last_check(stub) == (label, n_answers)
     assert last_check(SOLUTIONS[label][-1]) == (label, n_answers)
     assert stub.count("check(") == "".join(SOLUTIONS[label]).count("check(") == 1
@@ -286,8 +277,7 @@ def test_an_unsolved_stub_is_not_answered_yet(label):
     *_, stub = STUBS[label]
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(stub, {}, Given())
-    wanted = judged()[label].wanted
-    assert out.getvalue() == f"{label}: not answered yet. Hand over {wanted}.\n"
+    assert out.getvalue() == f"{label}: not answered yet.\n"
 
 
 def names_in(cell, context):
@@ -330,5 +320,5 @@ def test_in_the_built_book_stubs_are_unanswered_and_solutions_right(chapter):
     labels = list(chapter.stubs)
     assert [label for label, _ in found] == [label for label in labels for _ in "ab"]
     for label, unsolved in found[::2]:
-        assert unsolved.startswith(f"{label}: not answered yet. Hand over ")
+        assert unsolved.startswith(f"{label}: not answered yet.")
     assert [line for _, line in found[1::2]] == [f"{label}: right." for label in labels]

@@ -448,7 +448,7 @@ def test_a_choice_among_no_arms_is_refused(allowed):
         (
             {"segment_of_user": np.array([], int)},
             ValueError,
-            ["segment_of_user", "n_users", "(0,)"],
+            ["segment_of_user", "n_users", "at least 1"],
         ),
         ({"segment_of_user": [[0, 1]]}, ValueError, ["segment_of_user", "(1, 2)"]),
         ({"group_of_arm": 0}, ValueError, ["group_of_arm", "(5,)", "()"]),

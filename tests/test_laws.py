@@ -40,7 +40,7 @@ from zoolib.agents import (
     StaticAgent,
 )
 from zoolib.agents.policies import greedy
-from zoolib.models.networks import VectorAdam
+from zoolib.models.networks import Adam
 
 K, D, USERS, W, SEEDS = 4, 3, 12, 3, [11, 5, 2]
 NAMES = ("leash", "toy", ("bowl", 2), 7)
@@ -351,9 +351,9 @@ def test_an_interrupted_training_is_undone(name, after, monkeypatch):
             raise KeyboardInterrupt
         return real(*args)
 
-    for place, function in ((zoolib.agents.neural, "descend"), (VectorAdam, "step")):
+    for place, function in ((zoolib.agents.neural, "descend"), (Adam, "step")):
         real = partial(step, real=getattr(place, function))
-        double = real if place is not VectorAdam else lambda s, real=real: real(s)
+        double = real if place is not Adam else lambda s, real=real: real(s)
         monkeypatch.setattr(place, function, double)
     for step_ in range(15, 15 + 12):
         before = learnt(agent)

@@ -384,7 +384,7 @@ def test_tiny_propensities_give_right_values_or_are_named():
     said = "propensity must be large enough for a finite weight: got 5e-324 in row 1"
     with pytest.raises(ValueError, match=said):
         op.snips(op.Log([0, 1], [1, 0], [1, 5e-324], 1, 2), halves[:2])
-    with pytest.raises(ValueError, match=r"a finite estimate: got 1e-305 in row 1"):
+    with pytest.raises(ValueError, match=r"a finite weight: got 1e-305 in row 1"):
         op.ips(op.Log([0, 1], [1, 1e9], [1, 1e-305], 1, 2), halves[:2])
 
 

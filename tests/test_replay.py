@@ -86,8 +86,6 @@ def test_worlds_add_rows_at_their_own_pace(n_worlds):
         assert n == min(5, *map(len, kept))
         found = buffer.newest(n)[1].reshape(len(kept), n)
         assert found.tolist() == [rows[len(rows) - n :] for rows in kept]
-        newer = buffer.newer(buffer.last(n)).reshape(len(kept), n)
-        assert (newer == np.arange(n)[::-1]).all()
 
 
 def test_a_sample_is_drawn_uniformly_with_replacement_from_what_is_held():

@@ -31,7 +31,7 @@ const Ellipse = {
   },
 
   /** Points of the boundary: what promises most in directions all around. */
-  boundary(belief, alpha, n = 120) {
+  boundary(belief, alpha, n = 480) {
     const turns = Array.from({ length: n }, (_, i) => (2 * Math.PI * i) / n);
     return turns.map((turn) => Ellipse.best(belief, [Math.cos(turn), Math.sin(turn)], alpha));
   },

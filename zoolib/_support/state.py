@@ -153,39 +153,33 @@ class Stateful(Learner):
         state : dict
             As `state` returned it, of this class or a class derived from it.
         """
-        try:
-            return cls._from_state(state)
-        except (MemoryError, OverflowError, RecursionError) as error:
-            raise ValueError(f"state asks for more than there is: {error}") from error
-
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Self:
         name = _entry(state, "class", str)
         if "." not in name:  # the library's: loaded when it is first asked for
             getattr(importlib.import_module("zoolib"), name, None)
         kind = Stateful._kinds.get(name)
         if not (isinstance(kind, type) and issubclass(kind, cls)):
             raise ValueError(f"state must be that of a {cls.__name__}: got {name!r}")
-        settings, learned = (
-            _entry(state, "settings", dict),
-            _entry(state, "learned", dict),
-        )
+        learned = _entry(state, "learned", dict)
+        settings = _entry(state, "settings", dict)
         settings = {key: settings[key] for key in settings if key not in kind._retired}
         wanted = inspect.signature(kind).parameters
         if set(settings) != set(wanted):
             raise ValueError(
                 f"settings of {name} must be {sorted(wanted)}: got {sorted(settings)}"
             )
-        # Before arrays are made for it.
-        if kind._least_numbers(settings) > (found := _count(learned)):
-            raise ValueError(f"settings of {name} must fit the {found} numbers learned")
-        thing = kind(
-            **{
-                name: Stateful._from_state(value) if isinstance(value, dict) else value
-                for name, value in settings.items()
-            }
-        )
-        thing._restore(learned)
+        try:
+            for key, value in settings.items():
+                if isinstance(value, dict):
+                    settings[key] = Stateful.from_state(value)
+            # Before arrays are made for it.
+            if kind._least_numbers(settings) > (found := _count(learned)):
+                raise ValueError(
+                    f"settings of {name} must fit the {found} numbers learned"
+                )
+            thing = kind(**settings)
+            thing._restore(learned)
+        except (MemoryError, OverflowError, RecursionError) as error:
+            raise ValueError(f"state asks for more than there is: {error}") from error
         return thing
 
     def save(self, path: str | os.PathLike[str]) -> None:

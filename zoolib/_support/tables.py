@@ -45,12 +45,14 @@ def same_rows(**values: object) -> Any:
 
     Default labels agree with all others except the same ones in another order.
     """
-    known = {name: row_labels(value) for name, value in values.items()}
-    known = {name: labels for name, labels in known.items() if labels is not None}
-    first, *others = known or [None]
-    for name in others:
-        check_rows(name, known[name], first, known[first])
-    return known.get(first)
+    first = wanted = None
+    for name, value in values.items():
+        labels = row_labels(value)
+        if wanted is None:
+            first, wanted = name, labels
+        else:
+            check_rows(name, labels, first, wanted)
+    return wanted
 
 
 def check_rows(name: str, labels: Any, other: str, wanted: Any) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from zoolib._support.checks import (
     Seed,
@@ -157,6 +157,7 @@ class Agent(Stateful):
 
     _purpose = "agent"  # of the random numbers: see `generators.STREAMS`
     _learns = ("_uniforms",)
+    dtype: DTypeLike = np.float64  # of the rows of features that its models read
     shared = False  # whether one model serves all arms and tells them apart by their rows of features
     _warned = False
     feature_names: tuple[Hashable, ...] | None = None
@@ -288,14 +289,14 @@ class Agent(Stateful):
         same_rows(context=context, arm=arm, reward=reward)
         arm = self.arms.places("arm", arm, tuple(lead))
         reward = as_array("reward", reward, arm.shape)
-        at = arm[..., None]
-        if not (seen.offered is None or np.take_along_axis(seen.offered, at, -1).all()):
+        offered, at = seen.offered, arm[..., None]
+        if not (offered is None or np.take_along_axis(offered, at, axis=-1).all()):
             raise ValueError(
                 f"arm must be one of those on offer: got {self.arms.of(arm)!r}"
             )
         if lead and not self._worlds:
             of_arms = np.broadcast_to(seen.features, (*lead, self.n_arms, d))
-            rows = np.take_along_axis(of_arms, at[..., None], axis=-2)[..., 0, :]
+            rows = of_arms[np.arange(len(arm)), arm]
             self._learn_many(context.user_id, rows, arm, reward)
         else:
             if n < self.n_arms:
@@ -442,9 +443,9 @@ class Agent(Stateful):
                     f"all arms have equal features, and {type(self).__name__} has one model for them, which "
                     "cannot tell them apart: give each arm features of its own, or take a model for each arm "
                     "(shared=False)",
-                    stacklevel=4,
+                    stacklevel=3,
                 )
-        return rows
+        return rows.astype(self.dtype, copy=False)
 
     def _at(self, arms: NDArray[np.int64]) -> tuple[NDArray, ...]:
         """Return the index of several arms, (n,) or (W, n), in arrays (K, …) or (W, K, …)."""

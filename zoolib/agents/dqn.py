@@ -38,9 +38,9 @@ from zoolib.agents.neural import finite
 from zoolib.agents.tabular import SessionAgent
 from zoolib.models.networks import (
     MLP,
+    Adam,
     Embedding,
     Generators,
-    VectorAdam,
     as_vector,
     seeded,
 )
@@ -145,7 +145,6 @@ class QNetwork(nn.Module):
         self.head = MLP((encoder.n_features, *widths), generators)
         self.vector = as_vector(self)
         layers = self.head.layers
-        self.head.arrays = [(w.data.numpy(), b.data.numpy()) for w, b in layers]
         self._gradients = [(w.grad.numpy(), b.grad.numpy()) for w, b in layers]
 
     def evaluate(self, observation: NDArray) -> NDArray:
@@ -177,7 +176,7 @@ class QNetwork(nn.Module):
                 of_weight, of_bias = self._gradients[place]
                 np.matmul(inputs[place].mT, gradient, out=of_weight)
                 np.add.reduce(gradient, axis=-2, keepdims=True, out=of_bias)
-                gradient = gradient @ self.head.arrays[place][0].mT
+                gradient = gradient @ self.head.weights[place].data.numpy().mT
                 if place > 0:
                     gradient *= inputs[place] > 0
         return gradient
@@ -188,9 +187,8 @@ class DQNAgent(SessionAgent):
     r"""Choose the action with the highest remaining reward of the session, as predicted by a network.
 
     The target of a row in memory is :math:`r + \beta \max_{a'} Q'(s', a')` with the target network Q', or
-    with ``double`` :math:`r + \beta Q'(s', \arg\max_{a'} Q(s', a'))`; if the session has ended, it is r. With
-    n steps, r is the discounted sum of n rewards and s' the state after them (Sutton and Barto 2018,
-    Chapter 7). ``discount=0`` is a regression on single rewards.
+    with ``double`` :math:`r + \beta Q'(s', \arg\max_{a'} Q(s', a'))`; if the session has ended, it is r.
+    ``discount=0`` is a regression on single rewards.
 
     Each world has its own network, memory and random numbers. Resets count as updates in the schedules.
 
@@ -206,8 +204,6 @@ class DQNAgent(SessionAgent):
         Widths of the layers between features and output.
     discount : float, default 0.99
         β in [0, 1]; 1 only if sessions end.
-    n_step : int, default 1
-        Rewards in a target; fewer if the session ends or the next row does not continue this step.
     double : bool, default True
         Whether the trained network, not the target network, selects the best next action.
     target_every : int or None, default 500
@@ -246,7 +242,6 @@ class DQNAgent(SessionAgent):
     _: KW_ONLY
     hidden: Sequence[int] = setting(each(as_size), (64, 64))
     discount: float = setting(as_probability, 0.99)
-    n_step: int = setting(as_size, 1)
     double: bool = setting(as_flag, True)
     target_every: int | None = setting(optional(as_size), 500)
     replay: bool = setting(as_flag, True)
@@ -260,7 +255,7 @@ class DQNAgent(SessionAgent):
     seed: Seed | Sequence[Seed] = 0
 
     n_updates = 0
-    _learns = ("_weights", "_adam", "memory", "n_updates")
+    _learns = ("_weights", "memory", "n_updates")
 
     def __post_init__(self) -> None:
         if not isinstance(self.encoder, Encoder):
@@ -285,7 +280,8 @@ class DQNAgent(SessionAgent):
             self.network = self.target = self._make_network()
             if self.target_every is not None:
                 self.target = self._make_network()
-            self._adam = VectorAdam(self.network.vector, self.learning_rate)
+            self._adam = Adam([self.network.vector], lr=self.learning_rate)
+            self._adam.begin()
 
     def _make_network(self) -> QNetwork:
         seeds = as_seeds("seed", self.seed, self.n_worlds)
@@ -349,50 +345,23 @@ class DQNAgent(SessionAgent):
 
     def _train(self) -> None:
         """Take an optimiser step, unless a gradient is not finite."""
-        draw = self.memory.draw if self.replay else self.memory.last
-        places = draw(self.batch_size)
-        seen, action, *later = self.memory.rows(places)
-        error = self.network.regress(seen, action, self.targets(places, *later))
+        draw = self.memory.sample if self.replay else self.memory.newest
+        seen, action, *later = draw(self.batch_size)
+        error = self.network.regress(seen, action, self.targets(*later))
         finite("losses", error)
         finite("gradients", self.network.vector.grad.numpy())
         self._adam.step()
 
-    def targets(
-        self, places: NDArray, reward: NDArray, after: NDArray, ended: NDArray
-    ) -> NDArray:
-        """Return the targets of the rows at positions (n,) or (W, n) of the memory; changes `after`."""
+    def targets(self, reward: NDArray, after: NDArray, ended: NDArray) -> NDArray:
+        """Return the targets of rows, shape (n,) or (W, n)."""
         if self.discount == 0:
             return reward
         # Nothing follows the end of a session.
         factor = np.float32(self.discount) * ~ended
-        if self.n_step > 1:
-            reward, factor, after = self._more_steps(
-                places, reward, factor, after, ended
-            )
         q = self.target.evaluate(after)
         names = self.network.evaluate(after) if self.double else q
         named = names.argmax(axis=-1, keepdims=True)
         return reward + factor * np.take_along_axis(q, named, axis=-1)[..., 0]
-
-    def _more_steps(
-        self,
-        places: NDArray,
-        reward: NDArray,
-        factor: NDArray,
-        after: NDArray,
-        ended: NDArray,
-    ) -> tuple[NDArray, NDArray, NDArray]:
-        """Return the rewards of n steps, the discount of the rest (0 once the session ended), its state."""
-        memory, discount, goes_on = self.memory, np.float32(self.discount), ~ended
-        for ahead in range(1, self.n_step):
-            rows = memory.rows((places + ahead) % memory.capacity)
-            seen, _, earned, later, ended = rows
-            goes_on &= (memory.newer(places) >= ahead) & (seen == after).all(axis=-1)
-            reward = reward + goes_on * factor * earned
-            after[goes_on] = later[goes_on]
-            factor[goes_on] *= discount * ~ended[goes_on]
-            goes_on &= ~ended
-        return reward, factor, after
 
     def _observed(self, name: str, value: ArrayLike, lead: tuple) -> NDArray:
         shape = (*lead, self.encoder.n_observed)
@@ -402,8 +371,10 @@ class DQNAgent(SessionAgent):
 
     @property
     def _weights(self) -> list[NDArray]:
-        """All parameters, and those of the target network, as arrays that share their memory."""
-        return [self.network.vector.numpy(), self.target.vector.numpy()]
+        """All parameters, the target network's and Adam's numbers, as arrays that share their memory."""
+        moments = self._adam.state[self.network.vector].values()
+        shared = self.network.vector, self.target.vector, *moments
+        return [tensor.numpy() for tensor in shared]
 
     def __reduce__(self) -> tuple:
         """Copy and pickle through the state, because plain copies would not share the parameter vector."""

@@ -226,14 +226,11 @@ class GuardedAgent(Agent):
         self, name: str, labels: ArrayLike, n: int | None = None
     ) -> NDArray[np.int64]:
         """Return labels 0, 1, … of n items, one row for all worlds or one per world."""
-        labels = as_ids(name, labels, np.iinfo(np.int64).max).copy()
-        fits = labels.ndim > 0 and labels.shape[:-1] in ((), self._shape[:-1])
-        if not fits or labels.shape[-1] != (n or max(labels.shape[-1], 1)):
-            raise ValueError(
-                f"{name} must have shape {(n or 'n_users',)}, or one such row for each world: "
-                f"got shape {labels.shape}"
-            )
-        return labels
+        worlds = self._shape[:-1] if np.ndim(labels) > 1 else ()
+        shape = (*worlds, n or "n_users")
+        found = as_ids(name, labels, np.iinfo(np.int64).max, shape).copy()
+        as_size(f"n_users of {name}", found.shape[-1])
+        return found
 
 
 def _parts(name: str, value: ArrayLike, n_segments: int) -> NDArray[np.float64]:

@@ -170,7 +170,7 @@ class LinearAgent(Agent):
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Apply the discount or window, then learn from the arm played."""
-        x, arm = context.features[at].astype(np.float64, copy=False), at[-1]
+        x, arm = context.features[at].astype(self.dtype, copy=False), at[-1]
         at = self._model(arm)
         weight = 1.0
         if self.link == "logit":
@@ -287,10 +287,6 @@ class LinearAgent(Agent):
     def _model(self, arm: ArrayLike) -> tuple:
         """Return the index of the model of an arm, in each world."""
         return () if self.shared else (*self._worlds, arm)
-
-    def _rows(self, context: Context) -> NDArray:
-        """Return the features, checked, in double precision."""
-        return super()._rows(context).astype(np.float64, copy=False)
 
 
 @dataclass(eq=False, repr=False)

@@ -114,6 +114,7 @@ class NeuralAgent(Agent):
     dtype: DTypeLike = setting(as_precision, np.float32)
 
     n_updates = 0
+    _alike: tuple[tuple | None, tuple] = (None, ())  # see `_lookalikes`
     _learns = ("_weights", "memory", "n_updates")
 
     def __post_init__(self) -> None:
@@ -122,9 +123,6 @@ class NeuralAgent(Agent):
             raise ValueError(
                 f"buffer_size must be at least batch_size={self.batch_size}: got {self.buffer_size}"
             )
-        # Assume that all arms have equal features until a context shows otherwise.
-        first, group = np.zeros((*self._shape[:-1], 1), int), np.zeros(self._shape, int)
-        self._alike = self._at(first), self._at(group)
 
     @classmethod
     def _least_numbers(cls, settings: dict[str, Any]) -> float:
@@ -167,13 +165,8 @@ class NeuralAgent(Agent):
         self.network = self.make_network(generators).to(getattr(torch, self.dtype.name))
         parameters = list(self.network.parameters())
         self._optimiser = OPTIMISERS[self.optimiser](parameters, lr=self.learning_rate)
-        if self.optimiser == "adam":  # its state before the first step
-            for p in parameters:
-                self._optimiser.state[p] = {
-                    "step": torch.zeros(()),
-                    "exp_avg": torch.zeros_like(p.data),
-                    "exp_avg_sq": torch.zeros_like(p.data),
-                }
+        if self.optimiser == "adam":
+            self._optimiser.begin()
         self.memory = self.make_memory()
 
     def scores(self, context: Context) -> NDArray:
@@ -202,7 +195,7 @@ class NeuralAgent(Agent):
         """Return the different ones of the arms' rows, and the index of each arm's row among them."""
         first, group = self._alike
         # Arms with equal features for the last visitor usually have equal features for the next.
-        if not np.array_equal(rows[first][group], rows):
+        if first is None or not np.array_equal(rows[first][group], rows):
             first, group = self._alike = self._group(rows)
         return rows[first], group
 
@@ -298,10 +291,6 @@ class NeuralAgent(Agent):
         self, played: NDArray | Tensor, at: tuple, reward: ArrayLike, trained: bool
     ) -> None:
         """Do the part of an update that follows training; change nothing on failure."""
-
-    def _rows(self, context: Context) -> NDArray:
-        """Return the features, checked and converted to the network's type."""
-        return super()._rows(context).astype(self.dtype, copy=False)
 
     def _descend(self, columns: Sequence[NDArray], batch_size: int) -> None:
         """Take an optimiser step on each batch of a table's rows."""

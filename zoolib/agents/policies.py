@@ -6,8 +6,6 @@ way and logged propensities are exact. See Chapter 6, "Logging propensities".
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
@@ -113,24 +111,18 @@ def _best_of_normals(
     narrowest = ROUNDING[np.dtype(float)] * scale + RESIDUE
     deviation = np.maximum(deviation, narrowest)
     mean, deviation = mean[..., None], deviation[..., None]
-    spread = 12 * _steps(max(25, 2 * n // mean.shape[-2])) - 6
+    spread = 12 * np.linspace(0, 1, max(25, 2 * n // mean.shape[-2])) - 6
     nodes = mean + deviation * spread
     least = nodes[..., 0].max(axis=-1)[..., None]  # the largest is hardly below this
     nodes = np.sort(np.maximum(nodes.reshape(*least.shape[:-1], -1), least), axis=-1)
     first = (nodes == least).sum(axis=-1)[..., None] - 1
-    at = first + _steps(n) * (nodes.shape[-1] - 1 - first)
+    at = first + np.linspace(0, 1, n) * (nodes.shape[-1] - 1 - first)
     nodes = np.take_along_axis(nodes, at.astype(int), axis=-1)[..., None, :]
     below = ndtr((nodes - mean) / deviation)  # never 0, as all nodes are above `least`
     others = below.prod(axis=-2, keepdims=True) / below
     steps = below[..., 1:] - below[..., :-1]
     policy = np.vecdot(steps, others[..., 1:] + others[..., :-1])
     return policy / policy.sum(axis=-1, keepdims=True)
-
-
-@lru_cache
-def _steps(n: int) -> NDArray[np.float64]:
-    """Return n numbers from 0 to 1."""
-    return np.linspace(0, 1, n)
 
 
 def with_floor(policy: ArrayLike, epsilon: float) -> NDArray[np.float64]:

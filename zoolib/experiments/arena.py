@@ -119,8 +119,7 @@ class Arena:
         self.worlds, self.players, self.make_features = worlds, players, make_features
         self.agents, self.seeds, self.n_steps = agents, seeds, n_steps
         self.shocks, self.churn = shocks, churn
-        # The indices of all worlds, and of all steps, to stand before others.
-        self.w, self.t = np.arange(len(worlds)), np.arange(n_steps)[:, None]
+        self.w, self.t = np.arange(len(worlds)), np.arange(n_steps)
         n_users, n_categories = worlds[0].n_users, len(worlds[0].categories)
         users = [stream(s, "visitors").integers(n_users, size=n_steps) for s in seeds]
         uniforms = [stream(s, "clicks").random((n_steps, n_categories)) for s in seeds]
@@ -128,11 +127,10 @@ class Arena:
         self.users, self.uniforms = np.stack(users, axis=1), np.stack(uniforms, axis=1)
         personas = np.stack([world.persona_of_user for world in worlds])
         self.persona = np.take_along_axis(personas, self.users.T, axis=1)
-        shape = (len(agents), n_steps, len(worlds))
+        shape = (len(agents), len(worlds), n_steps)
         self.arm, self.reward = np.empty(shape, np.int32), np.empty(shape, np.int8)
         self.expected_reward, self.optimal_reward = np.empty(shape), np.empty(shape[1:])
-        self.truth = np.empty((len(worlds), n_users, worlds[0].n_products))
-        self.best = np.empty((len(worlds), n_users))
+        self.ids = np.arange(n_users)[:, None], np.arange(worlds[0].n_products)
         self._read_catalogue()
 
     def stretches(self) -> Iterator[slice]:
@@ -148,20 +146,15 @@ class Arena:
                 self._read_catalogue()
                 for player in self.players:
                     player.restock(np.stack(arms), start)
-            self._read_truth(slice(start, stop))
+            # Click probabilities (W, n_users, n_products), and of the best products (W, n_users).
+            self.truth = np.stack([world.true_ctr(*self.ids) for world in self.worlds])
+            self.best = self.truth.max(axis=-1)
             yield slice(start, stop)
 
     def _read_catalogue(self) -> None:
         self.category = np.stack([world.category_of_product for world in self.worlds])
         if self.players:  # a replay needs no features
             self.features = self.make_features(self.worlds)
-
-    def _read_truth(self, steps: slice) -> None:
-        """Look up the click probabilities of those who come in these steps, shape (W, n_users, n_products)."""
-        for w, world in enumerate(self.worlds):
-            came = np.unique(self.users[steps, w])
-            rows = world.true_ctr(came[:, None], np.arange(world.n_products))
-            self.truth[w, came], self.best[w, came] = rows, rows.max(axis=-1)
 
     def play(self, step: int) -> None:
         """Play one step: visitors arrive, all players choose, and then all learn."""
@@ -180,33 +173,25 @@ class Arena:
                 given = RevealedContext(users, features, truth)
             arms.append(player.choose(given, step))
         arms = np.stack(arms)
-        rewards = self.judge(slice(step, step + 1), arms[:, None])[:, 0]
+        rewards = self.judge(slice(step, step + 1), arms[..., None])[..., 0]
         for player, arm, reward in zip(self.players, arms, rewards, strict=True):
             player.learn(seen, arm, reward, step)
 
     def judge(self, steps: slice, arms: NDArray[np.int64]) -> NDArray[np.int8]:
-        """Record the arms shown in some steps, shape (agent, step, W), and return their rewards."""
-        users = self.users[steps]
-        expected = self.truth[self.w, users, arms]
-        luck = self.uniforms[self.t[steps], self.w, self.category[self.w, arms]]
+        """Record the arms shown in some steps, shape (agent, W, step), and return their rewards."""
+        w, users = self.w[:, None], self.users[steps].T
+        expected = self.truth[w, users, arms]
+        luck = self.uniforms[self.t[steps], w, self.category[w, arms]]
         rewards = (luck < expected).astype(np.int8)
-        self.arm[:, steps], self.reward[:, steps] = arms, rewards
-        self.expected_reward[:, steps] = expected
-        self.optimal_reward[steps] = self.best[self.w, users]
+        self.arm[..., steps], self.reward[..., steps] = arms, rewards
+        self.expected_reward[..., steps] = expected
+        self.optimal_reward[:, steps] = self.best[w, users]
         return rewards
 
     def history(self, n_steps: int) -> History:
         """Return what has happened in the first steps."""
-        # One layout for all: sums of equal numbers are then equal to the last bit.
-        arm, reward, expected, optimal = (
-            np.ascontiguousarray(noted[..., :n_steps, :].swapaxes(-1, -2))
-            for noted in (
-                self.arm,
-                self.reward,
-                self.expected_reward,
-                self.optimal_reward,
-            )
-        )
+        shape = (len(self.agents), len(self.seeds), n_steps)
+        optimal = np.broadcast_to(self.optimal_reward[:, :n_steps], shape)
         return History(
             agents=tuple(self.agents),
             seeds=tuple(self.seeds),
@@ -216,10 +201,10 @@ class Arena:
             planned=self.n_steps,
             user=self.users[:n_steps].T.astype(np.int32),
             persona=self.persona[:, :n_steps].astype(np.int8),
-            arm=arm,
-            reward=reward,
-            expected_reward=expected,
-            optimal_reward=np.broadcast_to(optimal, arm.shape),
+            arm=self.arm[..., :n_steps],
+            reward=self.reward[..., :n_steps],
+            expected_reward=self.expected_reward[..., :n_steps],
+            optimal_reward=optimal,
         )
 
 

@@ -354,7 +354,7 @@ def _play_again(arena: Arena, codes: NDArray, by: str) -> History:
             known = np.arange(1 + arena.category.max())
             first = (arena.category[..., None] == known).argmax(axis=1)
             arm = np.take_along_axis(first[None], arm, -1)
-        arena.judge(steps, arm.swapaxes(1, 2))
+        arena.judge(steps, arm)
     return arena.history(arena.n_steps)
 
 

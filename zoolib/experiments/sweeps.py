@@ -226,12 +226,16 @@ def sweep(
         "worlds_per_task": worlds_per_task,
         "agents": {n: described(f"agent {n!r}", make) for n, make in agents.items()},
     }
-    record = _Record(path, experiment, grid)
-    finished = record.finished
+    experiment = json.loads(json.dumps(experiment))  # as it will be read
+    finished, writes = {}, False
+    if path is not None:
+        path = Path(path)
+        finished, fits = _read(path, experiment, grid)
+        writes = fits and may_write(path)
     missing = [task for key, task in grid.items() if key not in finished]
     if path and missing and is_lenient():
         said = f"read {len(finished)} of {len(grid)} tasks, the others are played here"
-        tell_reader(record.path, said)
+        tell_reader(path, said)
     with (
         one_thread(),  # for all, should joblib play in threads
         _played(missing, packed, n_jobs) as outcomes,
@@ -243,10 +247,13 @@ def sweep(
             smoothing=0,
         ) as bar,
     ):
-        record.write()
+        if writes:
+            _write(path, experiment, finished)
         try:
             for task in outcomes:
-                record.add(task)
+                if writes:
+                    _add(path, task)
+                finished[task.key] = task
                 bar.update()
         except BaseException as error:
             n_kept = f"{len(finished)} of {len(grid)} tasks are finished"
@@ -257,64 +264,49 @@ def sweep(
     return Sweep(pd.DataFrame(rows, columns=columns))
 
 
-class _Record:
-    """The finished tasks of a sweep, in memory and, if it has a path, in a file."""
+def _read(
+    path: Path, ours: dict[str, object], grid: dict[tuple, Task]
+) -> tuple[dict[tuple, Task], bool]:
+    """Return what a record holds of a grid, and whether it fits; if it must and does not, raise."""
+    content = path.read_bytes() if path.exists() else b""
+    if not content:
+        return {}, True
+    header, *lines = content.split(b"\n")
+    try:
+        theirs = json.loads(header)
+        known = ours["agents"] | theirs["agents"]  # for a grid may grow
+        theirs["agents"] = {name: known[name] for name in ours["agents"]}
+        # What has no end is a line that a kill has torn.
+        tasks = [_read_task(json.loads(line)) for line in lines[:-1]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise damaged(path, error, "a file of sweep") from None
+    if differing(path, theirs, ours):
+        return {}, False
+    others = [task for task in tasks if task.key not in grid]
+    if others and not is_lenient():
+        said = f"path must name a file of this grid: {str(path)!r} holds {others[0]}"
+        raise ValueError(said)
+    found = [task for task in tasks if task.key in grid]
+    asked = {t.key: replace(grid[t.key], measures=t.measures) for t in found}
+    return asked, not others
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str] | None,
-        experiment: dict[str, object],
-        grid: dict[tuple, Task],
-    ) -> None:
-        self.grid, self.finished = grid, {}
-        self.experiment = json.loads(json.dumps(experiment))  # as it will be read
-        self.path = None if path is None else Path(path)
-        self.open = path is not None and may_write(self.path)
-        content = self.path.read_bytes() if path and self.path.exists() else b""
-        if content:
-            self._read(content)
 
-    def _read(self, content: bytes) -> None:
-        """Take in what a file holds; refuse one of something else, or of another experiment or grid."""
-        ours = self.experiment
-        header, *lines = content.split(b"\n")
-        try:
-            theirs = json.loads(header)
-            known = ours["agents"] | theirs["agents"]  # for a grid may grow
-            theirs["agents"] = {name: known[name] for name in ours["agents"]}
-            # What has no end is a line that a kill has torn.
-            tasks = [_read_task(json.loads(line)) for line in lines[:-1]]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise damaged(self.path, error, "a file of sweep") from None
-        if differing(self.path, theirs, ours):
-            tasks = []
-            self.open = False
-        for task in tasks:
-            if task.key in self.grid:
-                asked = self.grid[task.key]
-                self.finished[task.key] = replace(asked, measures=task.measures)
-            elif is_lenient():
-                self.open = False
-            else:
-                raise ValueError(
-                    f"path must name a file of this grid: {str(self.path)!r} holds {task}"
-                )
+def _write(
+    path: Path, experiment: dict[str, object], finished: dict[tuple, Task]
+) -> None:
+    """Write the whole file, unless this is what it holds."""
+    header = json.dumps(experiment).encode() + b"\n"
+    content = b"".join([header, *map(_line, finished.values())])
+    if not path.exists() or path.read_bytes() != content:
+        write_whole(path, lambda file: file.write(content))
 
-    def add(self, task: Task) -> None:
-        """Take a task in; its line is on the disk when this returns."""
-        if self.open:
-            with self.path.open("ab") as file:
-                file.write(_line(task))
-                file.flush()
-                os.fsync(file.fileno())
-        self.finished[task.key] = task
 
-    def write(self) -> None:
-        """Write the whole file, unless this is what it holds."""
-        header = json.dumps(self.experiment).encode() + b"\n"
-        content = b"".join([header, *map(_line, self.finished.values())])
-        if self.open and not (self.path.exists() and self.path.read_bytes() == content):
-            write_whole(self.path, lambda file: file.write(content))
+def _add(path: Path, task: Task) -> None:
+    """Add a task; its line is on the disk when this returns."""
+    with path.open("ab") as file:
+        file.write(_line(task))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _line(task: Task) -> bytes:

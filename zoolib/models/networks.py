@@ -24,7 +24,6 @@ with needed_by(__name__):
     from torch.nn import functional
 
 from zoolib._support.checks import Seed, as_seed
-from zoolib._support.state import Learner
 
 Generators = torch.Generator | list["Generators"]
 
@@ -56,6 +55,15 @@ class Adam(_Uncompiled, torch.optim.Adam):
     """PyTorch's Adam."""
 
     step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
+
+    def begin(self) -> None:
+        """Make the state before the first step, which PyTorch makes later: what is saved has it."""
+        for p in self.param_groups[0]["params"]:
+            self.state[p] = {
+                "step": torch.zeros(()),
+                "exp_avg": torch.zeros_like(p.data),
+                "exp_avg_sq": torch.zeros_like(p.data),
+            }
 
 
 class SGD(_Uncompiled, torch.optim.SGD):
@@ -99,27 +107,6 @@ def as_vector(network: nn.Module) -> Tensor:
     return vector
 
 
-class VectorAdam(Learner):
-    """Adam (Kingma and Ba 2015) with PyTorch's defaults, for one vector, in a third of PyTorch's time."""
-
-    _learns = ("mean", "square", "n_steps")
-
-    def __init__(self, vector: Tensor, learning_rate: float) -> None:
-        self._vector, self.learning_rate, self.n_steps = vector, learning_rate, 0
-        self.mean, self.square = np.zeros((2, len(vector)), np.float32)
-        self._moments = torch.from_numpy(self.mean), torch.from_numpy(self.square)
-
-    def step(self) -> None:
-        """Take a step along the gradient."""
-        self.n_steps += 1
-        gradient, (mean, square) = self._vector.grad, self._moments
-        mean.lerp_(gradient, 0.1)
-        square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-        width = square.sqrt().div_(math.sqrt(1 - 0.999**self.n_steps)).add_(1e-8)
-        step = self.learning_rate / (1 - 0.9**self.n_steps)
-        self._vector.addcdiv_(mean, width, value=-step)
-
-
 class Embedding(nn.Module):
     """A table of `n` learned vectors of length `dim`, looked up by id.
 
@@ -160,11 +147,7 @@ class MLP(nn.Module):
         One entry per layer, shapes (in, out) and (1, out), after the axes of the generators.
     layers : list of (Parameter, Parameter)
         The same in pairs, for `evaluate`, because iterating over a ParameterList is slow.
-    arrays : list of (ndarray, ndarray) or None
-        The same as arrays; set only if the parameters stay in the same memory.
     """
-
-    arrays = None
 
     def __init__(self, sizes: Sequence[int], generators: Generators) -> None:
         super().__init__()
@@ -219,9 +202,7 @@ class MLP(nn.Module):
         -------
         ndarray, shape (..., n, out), or (..., T, n, out) with masks
         """
-        layers = self.arrays or [
-            (w.data.numpy(), b.data.numpy()) for w, b in self.layers
-        ]
+        layers = [(w.data.numpy(), b.data.numpy()) for w, b in self.layers]
         if at:
             layers = [(weight[at], bias[at]) for weight, bias in layers]
         if masks is not None:

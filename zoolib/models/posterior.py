@@ -394,7 +394,7 @@ def rows_of_each(which: NDArray[np.int64], n: int) -> list[NDArray[np.int64]]:
 
 def _check_length(squared: NDArray, prior: NDArray) -> None:
     """Raise if the squared lengths of rows are too large beside the weights of the priors."""
-    if (squared > LONGEST * prior).any():
+    if np.count_nonzero(squared > LONGEST * prior):
         raise ValueError(
             "features must not be so large that the prior is lost to rounding: got a row of length "
             f"{squared.max() ** 0.5:.3g}, which a scale may mend"

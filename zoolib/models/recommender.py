@@ -32,6 +32,7 @@ from zoolib._support.checks import (
 )
 from zoolib._support.progress import progress_bar
 from zoolib._support.state import Stateful
+from zoolib._support.tables import column
 from zoolib._support.threads import one_thread
 from zoolib.models.networks import MLP, Adam, Embedding, Generators, draw, seeded
 from zoolib.world.simulator import ZooplusSimulator
@@ -243,14 +244,9 @@ def _tensors(
         )
     numbers = {"user_id": model.n_users, "product_id": model.n_products, "clicked": 2}
     columns = []
-    for column, n in numbers.items():
-        for table in tables:
-            if column not in table:
-                raise ValueError(
-                    f"{name} must have a column {column}: got {list(table)}"
-                )
-        ids = np.stack([table[column] for table in tables])
-        ids = as_ids(f"{name}.{column}", ids[0] if single else ids, n)
+    for key, n in numbers.items():
+        ids = np.stack([column(name, table, key) for table in tables])
+        ids = as_ids(f"{name}.{key}", ids[0] if single else ids, n)
         columns.append(torch.tensor(ids))
     users, products, clicks = columns
     return [users, products, clicks.float()]
@@ -282,7 +278,7 @@ def train_epoch(
     """Train for one pass over the rows, by slicing whole tensors instead of looping over rows."""
     total, n_rows = 0.0, rows[0].shape[-1]
     for batch in zip(
-        *(column.to(device).split(batch_size, dim=-1) for column in rows), strict=True
+        *(part.to(device).split(batch_size, dim=-1) for part in rows), strict=True
     ):
         losses = log_losses(model, *batch)
         optimiser.zero_grad()

@@ -111,30 +111,22 @@ class ReplayBuffer(Learner):
 
     def sample(self, n: int) -> list[NDArray]:
         """Draw n rows per world, uniformly and with replacement; columns (n, ...) or (W, n, ...)."""
-        return self.rows(self.draw(n))
+        return self._rows(self.draw(n))
 
     def newest(self, n: int) -> list[NDArray]:
         """Return the last n rows, the newest last; fewer if a world holds fewer. Shapes as for `sample`."""
-        return self.rows(self.last(n))
+        last = np.array(self._added)[..., None] + np.arange(-min(n, len(self)), 0)
+        return self._rows(last % self.capacity)
 
     def draw(self, n: int) -> NDArray[np.int64]:
-        """Draw the positions of n rows per world, (n,) or (W, n); successive positions hold successive rows."""
+        """Draw the positions of n rows per world, (n,) or (W, n)."""
         held = self._n_held.reshape(-1).tolist()
         pairs = zip(self.generators, held, strict=True)
         drawn = [generator.integers(m, size=n) for generator, m in pairs]
         return np.reshape(drawn, (*self._first.shape, n))
 
-    def last(self, n: int) -> NDArray[np.int64]:
-        """Return the positions of the rows of `newest`."""
-        last = np.array(self._added)[..., None] + np.arange(-min(n, len(self)), 0)
-        return last % self.capacity
-
-    def newer(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return, for each position, the number of newer rows in its world."""
-        return (np.array(self._added)[..., None] - 1 - places) % self.capacity
-
-    def rows(self, places: NDArray[np.int64]) -> list[NDArray]:
-        """Return the columns of the rows at these positions."""
+    def _rows(self, places: NDArray[np.int64]) -> list[NDArray]:
+        """Return the columns of the rows at these positions, (n,) or (W, n)."""
         at = places + self._first[..., None]
         return [column.take(at, axis=0) for column in self._columns]
 

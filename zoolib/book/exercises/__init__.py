@@ -13,7 +13,7 @@ from pkgutil import iter_modules
 from zoolib._support.extras import needed_by
 from zoolib.book.exercises.judging import (
     EXERCISES,
-    Exercise,
+    Function,
     NotYetError,
     UnansweredError,
     unanswered,
@@ -41,8 +41,8 @@ def check(exercise: str, *answers: object) -> None:
 
     Examples
     --------
-    >>> check("ex-mean-update", ...)  # doctest: +ELLIPSIS
-    ex-mean-update: not answered yet. Hand over a function ...
+    >>> check("ex-mean-update", ...)
+    ex-mean-update: not answered yet.
     """
     known = judged()
     if exercise not in known:
@@ -51,10 +51,10 @@ def check(exercise: str, *answers: object) -> None:
     print(f"{exercise}: {_verdict(known[exercise], answers)}")
 
 
-def judged() -> dict[str, Exercise]:
-    """Return all exercises by label.
+def judged() -> dict[str, Function]:
+    """Return the judges of all exercises by label.
 
-    The judges, one module a chapter, are loaded here and not with the library: they need all of it.
+    They, one module a chapter, are loaded here and not with the library: they need all of it.
     """
     with needed_by("zoolib.check"):
         for module in iter_modules(__path__):
@@ -62,23 +62,19 @@ def judged() -> dict[str, Exercise]:
     return EXERCISES
 
 
-def _verdict(asked: Exercise, answers: tuple[object, ...]) -> str:
+def _verdict(judge: Function, answers: tuple[object, ...]) -> str:
     """Judge the answers, and put the outcome in words."""
-    empty = f"not answered yet. Hand over {asked.wanted}."
     if not answers or any(map(unanswered, answers)):
-        return empty
+        return "not answered yet."
     try:
-        inspect.signature(asked.judge).bind(*answers)
+        inspect.signature(judge).bind(*answers)
     except TypeError:
-        wanted = len(inspect.signature(asked.judge).parameters)
-        return (
-            f"not yet: answers wanted {wanted}, answers that came {len(answers)}. "
-            f"Hand over {asked.wanted}."
-        )
+        wanted = len(inspect.signature(judge).parameters)
+        return f"not yet: answers wanted {wanted}, answers that came {len(answers)}."
     try:
-        asked.judge(*answers)
+        judge(*answers)
     except UnansweredError:
-        return empty
+        return "not answered yet."
     except NotYetError as hint:
         return f"not yet: {hint}"
     except Exception as error:  # the reader's own code may raise anything

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from itertools import chain
 from types import FunctionType
 from typing import Any
@@ -36,32 +35,17 @@ class UnansweredError(Exception):
     """There is no answer yet: the stub was handed over as it stands."""
 
 
-@dataclass(frozen=True)
-class Exercise:
-    """An exercise of the book.
-
-    Parameters
-    ----------
-    wanted : str
-        What to hand over, in words that follow "Hand over".
-    judge : callable
-        Takes the answers and raises `NotYetError` where they are wrong.
-    """
-
-    wanted: str
-    judge: Callable[..., None]
+# The judges, by the labels of their exercises.
+EXERCISES: dict[str, Function] = {}
 
 
-EXERCISES: dict[str, Exercise] = {}
-
-
-def exercise(label: str, wanted: str) -> Callable[[Function], Function]:
-    """Enter a judge under the label of its exercise, with the words that follow "Hand over"."""
+def exercise(label: str) -> Callable[[Function], Function]:
+    """Enter a judge, which takes the answers and raises `NotYetError` where they are wrong, under a label."""
 
     def enter(judge: Function) -> Function:
         if label in EXERCISES:
             raise ValueError(f"label must be new: got {label!r} a second time")
-        EXERCISES[label] = Exercise(wanted, judge)
+        EXERCISES[label] = judge
         return judge
 
     return enter

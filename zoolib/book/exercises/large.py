@@ -21,11 +21,7 @@ from zoolib.models.posterior import RidgePosterior
 ROWS = np.tile(np.eye(4, dtype=np.float32), (2, 1, 1))  # for a small ensemble
 
 
-@exercise(
-    "ex-cells",
-    wanted="two functions: of K, C, m and d, the multiplications of a query; of K and m, the C that makes "
-    "them fewest",
-)
+@exercise("ex-cells")
 def _cells(multiplications: Function, fewest: Function) -> None:
     for n, cells, probes, d in ((10_000, 200, 10, 8), (500_000, 1_000, 5, 64)):
         vectors = cells + probes * n / cells
@@ -46,11 +42,7 @@ def _cells(multiplications: Function, fewest: Function) -> None:
         expect_close(found, np.sqrt(probes * n), hint, within=1, mistakes=mistakes)
 
 
-@exercise(
-    "ex-hopeful-weights",
-    wanted="a function of a posterior, the visitor's u and the embedding of the full choice that returns the "
-    "query, for α = 1",
-)
+@exercise("ex-hopeful-weights")
 def _hopeful_weights(query: Function) -> None:
     """Of all weights in the ellipsoid, only the most hopeful ones reach the bound."""
     rng = np.random.default_rng(1)
@@ -81,11 +73,7 @@ def _hopeful_weights(query: Function) -> None:
         expect(off @ A @ off < 1 + 1e-6, hint)
 
 
-@exercise(
-    "ex-members",
-    wanted="two functions of the number of members: the share in which the truth lies within 1.96 widths, and "
-    "the number of widths within which it lies in 95 of 100 cases",
-)
+@exercise("ex-members")
 def _one_draw_more(coverage: Function, multiple: Function) -> None:
     """Divide the truth's distance from the members' mean by its spread: that is Student's t."""
     for n in (5, 10, 30):
@@ -119,10 +107,7 @@ def _reach(freedom: float, factor: float) -> float:
     return factor * stats.t.isf(0.025, freedom)
 
 
-@exercise(
-    "ex-practice-prior",
-    wanted="the class of the agent, a subclass of `EnsembleAgent` whose `predict` returns the sums",
-)
+@exercise("ex-practice-prior")
 def _prior_for_members(agent: type[EnsembleAgent]) -> None:
     """Tell the networks g by what the members say more than the library's."""
     members = _members(agent)

@@ -27,11 +27,7 @@ N_FEATURES = N_PERSONAS + N_CATEGORIES
 N_WORLDS = 20
 
 
-@exercise(
-    "ex-greedy-trap",
-    wanted="the probability of the start, and a function of two arrays, the visits and the clicks of one "
-    "product by persona, that returns its four scores for α = 0 and λ = 1",
-)
+@exercise("ex-greedy-trap")
 def _greedy_trap(start: float, zero_scores: Function) -> None:
     food, toy = 0.40, 0.50
     hint = "Multiply: the food is clicked, and the toy is not."
@@ -65,10 +61,7 @@ def _ridge_weights(visits: NDArray[np.int64], clicks: NDArray[np.int64]) -> NDAr
     return np.linalg.solve(A, x.T @ clicks)
 
 
-@exercise(
-    "ex-mean-update",
-    wanted="a function of the old inverse of A, the old mean, x and r that returns the new mean",
-)
+@exercise("ex-mean-update")
 def _mean_update(moved_mean: Function) -> None:
     rng = np.random.default_rng(4)
     for d in (2, 6):
@@ -92,10 +85,7 @@ def _mean_update(moved_mean: Function) -> None:
         expect_close(found, right, hint, within=1e-8, mistakes=mistakes)
 
 
-@exercise(
-    "ex-coverage",
-    wanted="a function of n and p that returns the share of 10,000 runs or more whose interval contains p",
-)
+@exercise("ex-coverage")
 def _coverage(found: Function) -> None:
     cases = [(n, p) for p in (0.05, 0.5) for n in (5, 20, 200)]
     hint = f"x holds two ones, λ is 1, and the interval reaches two σ w(x) to each side. Compared: {cases}."
@@ -126,11 +116,7 @@ def _exact_coverage(
     return float(stats.binom.pmf(clicks, n, p)[inside].sum())
 
 
-@exercise(
-    "ex-own-agent",
-    wanted="a class whose objects are made with the number of random visits, and the regrets after 10,000 "
-    "steps with 2,000 of them and with 200, two rows of one number per world",
-)
+@exercise("ex-own-agent")
 def _own_agent(agent: Function, regrets: ArrayLike) -> None:
     expect_callable(agent, "Hand over the class, not an object of it.")
     n_explore = 1_000
@@ -186,11 +172,7 @@ def _judge_regrets(regrets: ArrayLike) -> None:
         expect(least < mean < 10_000 * gaps.mean(), hint)
 
 
-@exercise(
-    "ex-tooth",
-    wanted="a function of α, γ and s that returns a number of plays, and the expected clicks that asking costs "
-    "in 1,000 visits",
-)
+@exercise("ex-tooth")
 def _tooth(tooth: Function, price: float) -> None:
     for alpha, gamma, s in ((0.35, 0.997, 0.58), (0.5, 0.99, 0.8), (1.0, 0.999, 0.4)):
         fades, left = np.log(1 / gamma), (alpha / s) ** 2
@@ -217,11 +199,7 @@ def _tooth(tooth: Function, price: float) -> None:
     expect_close(price, 530 / 1_760, hint, within=0.005, mistakes=mistakes)
 
 
-@exercise(
-    "ex-price-forgetting",
-    wanted="a function of the discount, the seeds and the number of steps that returns the share of the oracle "
-    "over the second half of the steps, one number per seed",
-)
+@exercise("ex-price-forgetting")
 def _price_forgetting(late_share: Function) -> None:
     seeds, n_steps = [3, 1], 120
 

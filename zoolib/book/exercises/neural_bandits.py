@@ -24,7 +24,7 @@ from zoolib.world.simulator import ZooplusSimulator, true_ctr_matrix
 SEEDS = (3, 8)
 
 
-@exercise("ex-width", wanted="a function of x, n, w and v that returns the width at x")
+@exercise("ex-width")
 def _width(width: Function) -> None:
     """Ask first where the unit is on, then where it is off."""
     on, off = np.array([1.0, 2.5]), np.array([-1.0, -0.4])
@@ -68,11 +68,7 @@ def _slopes(*at: float) -> NDArray[np.float64]:
     return np.array([f(*(at + step)) - f(*(at - step)) for step in steps]) / 2e-5
 
 
-@exercise(
-    "ex-projection",
-    wanted="a function of the gradients of all arms (K, p), those of the rows seen (n, p), R (m, p) and λ that "
-    "returns the widths (K,)",
-)
+@exercise("ex-projection")
 def _projection(widths: Function) -> None:
     """Take the widths of a linear model whose features are the combinations."""
     rng = np.random.default_rng(6)
@@ -100,11 +96,7 @@ def _root_of_squares(
     return np.sqrt([z @ np.linalg.solve(A, z) for z in asked])
 
 
-@exercise(
-    "ex-sharing",
-    wanted="two classes like FeatureEngineer, made from a list of worlds: first that of the fifty models, then "
-    "that of the one",
-)
+@exercise("ex-sharing")
 def _sharing(apart: Function, together: Function) -> None:
     """Ask of every two visits how far the row of one lies along that of the other."""
     worlds = [ZooplusSimulator(seed=seed) for seed in SEEDS]
@@ -150,11 +142,7 @@ def _is_multiple(along: NDArray[np.float64], own: NDArray[np.bool_]) -> bool:
     return along.max() > 0 and np.allclose(along, along.max() * own)
 
 
-@exercise(
-    "ex-rebuild",
-    wanted="a function of the embeddings, their rewards, λ and γ that returns A and b, and the least width as "
-    "a function of γ",
-)
+@exercise("ex-rebuild")
 def _rebuild(rebuild: Function, least_width: Function) -> None:
     """Learn row after row: what was learnt fades, and the ridge does not."""
     rng = np.random.default_rng(5)
@@ -203,10 +191,7 @@ def _learnt(
     return A, b
 
 
-@exercise(
-    "ex-hill",
-    wanted="a class like FeatureEngineer, made from a list of worlds, with 20 features, and their 20 weights",
-)
+@exercise("ex-hill")
 def _hill(features: Function, weights: ArrayLike) -> None:
     """Ask least squares whether any weights give the true click probabilities."""
     worlds = [ZooplusSimulator(seed=seed, rich=True) for seed in SEEDS]
@@ -223,10 +208,7 @@ def _hill(features: Function, weights: ArrayLike) -> None:
     expect_close(rows @ theirs, truth, hint)
 
 
-@exercise(
-    "ex-neural-linear",
-    wanted="a class whose objects are made with n_features and alpha, and have embed, select and update",
-)
+@exercise("ex-neural-linear")
 def _neural_linear(make: Function) -> None:
     """Let it play 220 visits; then its statistics must be those that its body gives of all rows."""
     expect_callable(make, "Hand over the class, not an object of it.")

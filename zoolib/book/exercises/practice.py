@@ -17,11 +17,7 @@ from zoolib.book.exercises.judging import (
 )
 
 
-@exercise(
-    "ex-trap-bonus",
-    wanted="two functions: of A⁻¹ (9, 9), u (4,) and g (5,), returning the term; and of a table of counts "
-    "(4, 5), one row per persona, returning the disagreement",
-)
+@exercise("ex-trap-bonus")
 def _trap_bonus(mixed_term: Function, disagreement: Function) -> None:
     """Take the squared widths of u and of g alone off that of both; solve for the widths of a table."""
     rng = np.random.default_rng(0)
@@ -58,11 +54,7 @@ def _trap_bonus(mixed_term: Function, disagreement: Function) -> None:
     expect_close(found, between.max(), hint, mistakes=mistakes)
 
 
-@exercise(
-    "ex-batch-draws",
-    wanted="two functions of two means and two standard deviations: the probability that a visit sees the "
-    "second product; and, with the number of visits as third argument, that it is never seen in the batch",
-)
+@exercise("ex-batch-draws")
 def _batch_draws(share: Function, never: Function) -> None:
     """Integrate over the first product's draw on a fine grid."""
     z = np.linspace(-9, 9, 20_001)
@@ -89,11 +81,7 @@ def _batch_draws(share: Function, never: Function) -> None:
             expect_close(found, missed, hint, within=1e-6, mistakes=mistakes)
 
 
-@exercise(
-    "ex-shared-draw",
-    wanted="a function of A⁻¹ (d, d), b (d,), α, the rows (K, d) and d normal numbers that returns the scores "
-    "(K,); and two probabilities, with one draw for all ten stories and with a draw for each",
-)
+@exercise("ex-shared-draw")
 def _shared_draw(drawn: Function, with_one: ArrayLike, with_ten: ArrayLike) -> None:
     """Take the scores' mean from a draw of zeros, and their covariance from unit vectors: any root will do."""
     rng = np.random.default_rng(0)
@@ -120,19 +108,11 @@ def _shared_draw(drawn: Function, with_one: ArrayLike, with_ten: ArrayLike) -> N
     hint = "With one draw, how do the scores of ten equal rows differ?"
     expect_close(with_one, 1 / 2, hint)
     hint = "With a draw for each, when is none of the ten above? Each is below half of the time."
-    expect_close(
-        with_ten,
-        1 - 1 / 2**10,
-        hint,
-        mistakes={"That is the chance that none is above.": 1 / 2**10},
-    )
+    mistakes = {"That is the chance that none is above.": 1 / 2**10}
+    expect_close(with_ten, 1 - 1 / 2**10, hint, mistakes=mistakes)
 
 
-@exercise(
-    "ex-firm",
-    wanted="a function of the click probability that returns λ, and an array (4, 20): the percentage of the "
-    "best clicks that is earned, in twenty worlds, without a prior, with 5, with the λ for 0.4, and with 50",
-)
+@exercise("ex-firm")
 def _firm(firmness: Function, clicks: ArrayLike) -> None:
     """Take the variances of a click and of a uniform factor's product by its quantiles."""
     factor = (np.arange(100_000) + 0.5) / 100_000 + 0.5
@@ -156,10 +136,7 @@ def _firm(firmness: Function, clicks: ArrayLike) -> None:
     expect(none < min(priors), hint)
 
 
-@exercise(
-    "ex-cap-price",
-    wanted="a function of a table of click rates (4, 5) and of the cap: the lost part of the best clicks",
-)
+@exercise("ex-cap-price")
 def _cap_price(price: Function) -> None:
     """Place the visits by linear programming."""
     rng = np.random.default_rng(0)

@@ -18,11 +18,7 @@ from zoolib.book.exercises.judging import (
 )
 
 
-@exercise(
-    "ex-gate",
-    wanted="two functions: of n_eff, the loss and σ, the probability that the gate rejects; of the loss, σ "
-    "and the power, the n_eff that it takes",
-)
+@exercise("ex-gate")
 def _gate(rejects: Function, needed: Function) -> None:
     below, quantile = stats.norm.cdf, stats.norm.ppf
     edge = quantile(0.975)
@@ -48,11 +44,7 @@ def _gate(rejects: Function, needed: Function) -> None:
         expect_close(found, right, hint, within=0.01 * right, mistakes=mistakes)
 
 
-@exercise(
-    "ex-peeking",
-    wanted="a function of a seed and a list of looks that returns whether an alarm rings, and how many of 200 "
-    "rollouts the careful and the curious operator stop",
-)
+@exercise("ex-peeking")
 def _peeking(alarms: Function, careful: ArrayLike, curious: ArrayLike) -> None:
     """Simulate the operators by random walks; ask for several looks at once, and for each alone."""
     walks = np.random.default_rng(0).normal(size=(20_000, 10)).cumsum(axis=1)
@@ -82,11 +74,7 @@ def _peeking(alarms: Function, careful: ArrayLike, curious: ArrayLike) -> None:
     expect(alone.any() and alone.mean() < 0.3, hint)
 
 
-@exercise(
-    "ex-window",
-    wanted="a function of n, ν and the share of failures that returns the number of failures at which a window "
-    "rings, and the probability that it does",
-)
+@exercise("ex-window")
 def _window(errors: Function) -> None:
     for n, nu, failing in ((200, 0.1, 0.05), (500, 0.2, 0.03), (60, 2.0, 0.2)):
         hint = "Two numbers are wanted: failures and a probability."
@@ -121,7 +109,7 @@ def _at_least(n: int, p: float) -> NDArray[np.float64]:
     return np.cumsum(exactly[::-1])[::-1]
 
 
-@exercise("ex-private", wanted="a function of k, ε and δ that returns τ")
+@exercise("ex-private")
 def _private(noise: Function) -> None:
     for k, epsilon, delta in ((2, 1.0, 1e-5), (5, 0.5, 1e-6)):
         unit = np.sqrt(2 * np.log(1.25 / delta)) / epsilon

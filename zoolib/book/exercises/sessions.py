@@ -23,7 +23,7 @@ def _expect(found: ArrayLike, hints: dict, within: ArrayLike = 1e-9) -> None:
     judging.expect_close(found, right, hint, within=within, mistakes=dict(mistakes))
 
 
-@exercise("ex-two-steps", "(v_food, v_toy), and a function that returns True for plain")
+@exercise("ex-two-steps")
 def _two_steps(values: ArrayLike, plain_first: Function) -> None:
     def first(gloss: float, n_products: int = 1_000) -> NDArray[np.float64]:
         """Count back: values of (plain, glossy) first, by food and toy."""
@@ -44,7 +44,7 @@ def _two_steps(values: ArrayLike, plain_first: Function) -> None:
         "With two products, yes. But she may stay longer.": two})  # fmt: skip
 
 
-@exercise("ex-effective", "a function that returns a number of sessions")
+@exercise("ex-effective")
 def _effective(effective: Function) -> None:
     """Add up sessions by the step in which they end, with powers of one matrix for each step's factors."""
     rng = np.random.default_rng(0)
@@ -66,10 +66,7 @@ def _effective(effective: Function) -> None:
         "One step too few.": sessions(log * ratio**2, steps=3)})  # fmt: skip
 
 
-@exercise(
-    "ex-sarsa",
-    "a function that returns the new table, and what a session is worth by each",
-)
+@exercise("ex-sarsa")
 def _sarsa(sarsa: Function, promised: ArrayLike) -> None:
     """Make exploration part of the world: in that world SARSA's policy is the best one."""
     q, at = np.random.default_rng(0).random((3, 4)), np.eye(3, 4) * [0, 1, 0, 0]
@@ -93,7 +90,7 @@ def _sarsa(sarsa: Function, promised: ArrayLike) -> None:
         "SARSA explores around its own plan, not Q-learning's.": [best, other]})  # fmt: skip
 
 
-@exercise("ex-carry-over", "a function of the log that returns an estimate")
+@exercise("ex-carry-over")
 def _carry_over(carried_over: Function) -> None:
     for chi in (0.2, 0.7):
         shop = SessionSimulator(seed=3, carry_over=chi)

@@ -57,11 +57,7 @@ def _losses(seed: int, predicted: NDArray[np.float64]) -> list[float]:
     return found
 
 
-@exercise(
-    "ex-floor-by-hand",
-    wanted="the entropy floor in nats, and the values as three rows (before the shocks, after the first, "
-    "after both) of three numbers (random policy, best single product, oracle)",
-)
+@exercise("ex-floor-by-hand")
 def _floor_by_hand(floor: float, values: ArrayLike) -> None:
     world, alone = ZooplusSimulator(seed=0), ZooplusSimulator(seed=0)
     table = world.click_table
@@ -95,11 +91,7 @@ def _values(table: NDArray[np.float64]) -> tuple[float, float, float]:
     return table.sum() / table.size, single, sum(map(max, table)) / len(table)
 
 
-@exercise(
-    "ex-below-floor",
-    wanted="the loss of the chapter's model and that of the true probabilities on the training rows, and "
-    "what the model predicts for all users and products",
-)
+@exercise("ex-below-floor")
 def _below_floor(of_model: float, of_truth: float, predictions: ArrayLike) -> None:
     hint = "Hand over the predictions for all users and products."
     predictions = numbers(predictions, (1000, 50), hint)
@@ -117,11 +109,7 @@ def _below_floor(of_model: float, of_truth: float, predictions: ArrayLike) -> No
         expect_close(loss, right, hint, within=1e-5, mistakes=mistakes)
 
 
-@exercise(
-    "ex-curse",
-    wanted="a function of s and the number of products that returns the expected overpromise, from at least "
-    "10,000 draws",
-)
+@exercise("ex-curse")
 def _curse(overpromise: Function) -> None:
     for s, n_products in ((0.02, 50), (0.04, 50), (0.08, 50), (0.08, 10), (0.08, 2)):
         right = s * _expected_maximum(n_products)
@@ -143,12 +131,7 @@ def _expected_maximum(n: int) -> float:
     return integrate.quad(lambda x: x * n * pdf(x) * cdf(x) ** (n - 1), -12, 12)[0]
 
 
-@exercise(
-    "ex-check-promise",
-    wanted="a function of a log and the predictions (N, K) that returns two numbers, the excess of the promise "
-    "and the standard deviation of the click rate; and one of the overpromise, the click rate and the number "
-    "of products that returns a number of visits",
-)
+@exercise("ex-check-promise")
 def _check_promise(checked: Function, visits_needed: Function) -> None:
     rng = np.random.default_rng(3)
     columns = {"user_id": 20, "product_id": 6, "clicked": 2}
@@ -198,11 +181,7 @@ def _check_promise(checked: Function, visits_needed: Function) -> None:
         expect_close(found, needed, hint, within=1, mistakes=mistakes)
 
 
-@exercise(
-    "ex-usual-start",
-    wanted="the two trained models, and for each world their validation loss after the tenth epoch and "
-    "their share of the oracle",
-)
+@exercise("ex-usual-start")
 def _usual_start(models: MLPRecommender, losses: ArrayLike, shares: ArrayLike) -> None:
     hint = "The first answer is the trained MLPRecommender."
     predictions = _predictions(models, hint)

@@ -59,11 +59,9 @@ from zoolib._support.tables import (
 )
 from zoolib.agents.policies import as_policy
 from zoolib.experiments.estimates import Estimate, mean_interval
-from zoolib.experiments.offpolicy.visits import with_rewards
+from zoolib.experiments.offpolicy.visits import LARGEST_LOG_WEIGHT, with_rewards
 
 _FOLDS = 5
-# Weights below this times rewards below 1e15 are finite.
-LARGEST_LOG_WEIGHT = 660
 # The largest share of the target's choices that a fit may know nothing of.
 MOST_UNSEEN = 0.05
 

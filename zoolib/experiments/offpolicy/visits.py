@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 # Below this number of effective rewards, intervals are widened: see Chapter 6, "Do the intervals cover?".
 LEAST_REWARDS = 27
 SHORT = "too short"
+# Weights below this times rewards below 1e15 are finite.
+LARGEST_LOG_WEIGHT = 660
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,8 +198,8 @@ def importance_weights(log: Log, target: ArrayLike) -> NDArray[np.float64]:
     """
     with np.errstate(over="ignore"):
         weight = _of_arm(log, _target(log, target)) / log.propensity
-    wanted = "be large enough for a finite weight"
-    every_row("propensity", log.propensity, np.isfinite(weight), wanted)
+    held = weight < np.exp(LARGEST_LOG_WEIGHT)
+    every_row("propensity", log.propensity, held, "be large enough for a finite weight")
     return weight
 
 
@@ -411,10 +413,7 @@ def _of_visits(
 
     If effective rewards, by weights that are counted in place of this one, are few, the interval is widened.
     """
-    with np.errstate(over="ignore"):
-        term = start + weight * error
-    wanted = "be large enough for a finite estimate"
-    every_row("propensity", log.propensity, np.isfinite(term), wanted)
+    term = start + weight * error
     weights = [one[:, None] for one in counted or [weight]]
     found = with_rewards(mean_interval(term), weights, log.reward[:, None])
     if not found.note.startswith(SHORT):
