@@ -6,7 +6,7 @@ from scipy import stats
 
 from zoolib import FeatureEngineer, ZooplusSimulator, greedy
 from zoolib._support.generators import Uniforms, stream
-from zoolib._support.state import Stateful, from_bytes, to_bytes
+from zoolib._support.state import from_bytes, to_bytes
 from zoolib.agents import (
     Agent,
     Context,
@@ -1042,13 +1042,6 @@ def test_an_agent_whose_settings_are_lost_cannot_be_written():
     agent.mood = object()
     with pytest.raises(TypeError, match="mood must be plain data to be saved: got ob"):
         agent.state()
-
-
-def test_a_readers_class_of_the_same_name_does_not_take_over(monkeypatch):
-    monkeypatch.setattr(Stateful, "_kinds", dict(Stateful._kinds))
-    state = LinUCBAgent(3, 2).state()
-    type("LinUCBAgent", (RandomAgent,), {})  # is noted as a kind of that name
-    assert type(Agent.from_state(state)) is LinUCBAgent
 
 
 def test_bytes_hold_plain_data_only():

@@ -81,25 +81,6 @@ def taught(agent, n=30, arms=NAMES):
 
 
 @each_separate
-def test_labels_change_nothing_but_the_names(kind):
-    named, numbered = (
-        taught(SEPARATE[kind](NAMES)),
-        taught(SEPARATE[kind](K), arms=range(K)),
-    )
-    assert named.arms[:] == NAMES
-    assert list(numbered.arms[:]) == list(range(K))
-    for step in range(20):
-        context = Context(None, normal(100 + step, D))
-        place = numbered.select(context)
-        assert named.select(context) == NAMES[place]
-        assert np.array_equal(
-            named.propensities(context), numbered.propensities(context)
-        )
-        named.update(context, NAMES[place], 1.0)
-        numbered.update(context, place, 1.0)
-
-
-@each_separate
 def test_what_is_known_of_the_visitor_is_the_same_row_for_every_arm(kind):
     alone, spread = (taught(SEPARATE[kind](K), arms=range(K)) for _ in range(2))
     for step in range(12):

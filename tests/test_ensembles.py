@@ -15,16 +15,11 @@ from tests.neural import (
     trained,
     visit,
     weights_of,
-    worlds_of,
 )
-from tests.neural import KINDS as EVERY_KIND
 from zoolib._support.generators import stream
 from zoolib.agents import Agent, Context
 from zoolib.agents.ensembles import EnsembleAgent, MCDropoutAgent
 from zoolib.models.networks import MLP, seeded
-
-KINDS = [kind for kind in EVERY_KIND if kind.startswith(("ensemble", "dropout"))]
-EACH_KIND = pytest.mark.parametrize("kind", KINDS)
 
 
 def trained_agent(kind, n, n_worlds=None, **options):
@@ -233,35 +228,6 @@ def test_members_vote_among_the_arms_allowed():
         [0.75, 0.25, 0],
         [0, 0.75, 0.25],
     ]
-
-
-@EACH_KIND
-@pytest.mark.parametrize("n_worlds", [None, 2])
-def test_what_is_not_allowed_has_no_propensity(kind, n_worlds):
-    agent = trained_agent(kind, 12, n_worlds)
-    context = visit(60, *worlds_of(agent))[0]
-    allowed = np.ones((*worlds_of(agent), K), bool)
-    allowed[..., agent.propensities(context).argmax(axis=-1)] = False
-    share = agent.propensities(context, allowed)
-    assert (share[~allowed] == 0).all()
-    assert np.allclose(share.sum(axis=-1), 1)
-    with pytest.raises(ValueError, match="allowed must leave an arm"):
-        agent.propensities(context, np.zeros_like(allowed))
-
-
-@EACH_KIND
-def test_arms_are_shown_as_often_as_propensities_say(kind):
-    agent = trained_agent(kind, 12, seed=2, n_batches=3)
-    context, n = visit(60)[0], 3000
-    share = agent.propensities(context, n_draws=4000)
-    assert share.sum() == pytest.approx(1)
-    if kind == "dropout":
-        return  # with one set of masks, an estimate of nearly nothing
-    shown = np.bincount([agent.select(context) for _ in range(n)], minlength=K) / n
-    noise = 2 if "dropout" in kind else 1
-    assert (
-        abs(shown - share) <= 4 * np.sqrt(noise * share * (1 - share) / n) + 1e-9
-    ).all()
 
 
 @pytest.mark.parametrize("kind", ["ensemble", "ensemble, thompson"])

@@ -4,7 +4,6 @@ from scipy import stats
 
 from zoolib import run_experiment
 from zoolib._support.generators import stream
-from zoolib._support.state import from_bytes, to_bytes
 from zoolib.agents import (
     Agent,
     Context,
@@ -470,37 +469,6 @@ def test_labels_must_be_for_all_worlds_or_each(name):
     for wrong in (np.zeros((2, K), int), np.zeros((1, 3, K), int)):
         with pytest.raises(ValueError, match=f"{name} must have shape"):
             GuardedAgent(RandomAgent(K, 3), **{name: wrong})
-
-
-@pytest.mark.parametrize("n_worlds", [None, 2])
-@pytest.mark.parametrize("n", [0, 5, 40])
-def test_a_restored_guard_goes_on_as_the_one_it_was_made_from(n, n_worlds):
-    worlds = () if n_worlds is None else (n_worlds,)
-    agent = GuardedAgent(
-        LinTSAgent(K, 1, n_worlds=n_worlds),
-        [0.1, 0.3, 0.0],
-        [0.5, 0.4, 1.0],
-        segment_of_user=SEGMENTS,
-        group_of_arm=GROUPS,
-        window=13,
-        seed=4,
-    )
-
-    def play(agent, users):
-        for user in users:
-            context = bare(user)
-            agent.update(context, agent.select(context), np.ones(worlds)[()])
-
-    users = visitors(n + 60, *worlds)
-    play(agent, users[:n])
-    state = agent.state()
-    twin = Agent.from_state(from_bytes(to_bytes(state)))
-    assert np.array_equal(twin.exposure, agent.exposure)
-    for one in (agent, twin):
-        play(one, users[n:])
-    assert to_bytes(agent.state()) == to_bytes(twin.state()) != to_bytes(state)
-    again = GuardedAgent.from_state(state)
-    assert to_bytes(again.state()) == to_bytes(state)
 
 
 @pytest.mark.parametrize(

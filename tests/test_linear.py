@@ -150,50 +150,6 @@ def test_without_noise_a_draw_is_the_prediction():
         assert np.allclose(sure.scores(context), greedy.scores(context))
 
 
-@pytest.mark.no_cover
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"shared": True},
-        {"link": "logit"},
-        {"shared": True, "link": "logit", "window": 9},
-        {"discount": 0.95},
-    ],
-)
-def test_a_world_alone_is_played_as_beside_others(options):
-    seeds = [4, 9]
-    together = LinTSAgent(K, D, ALPHA, RIDGE, 2, seed=seeds, **options)
-    alone = [LinTSAgent(K, D, ALPHA, RIDGE, seed=seed, **options) for seed in seeds]
-    for step in range(400):  # more throws than a block
-        played = visit(step % 50, 2, clicks=True)
-        scores = together.scores(played[0])
-        arm = together.select(played[0])
-        for w, agent in enumerate(alone):
-            context, _, reward = of_world(played, w)
-            assert np.allclose(agent.scores(context), scores[w], rtol=1e-9, atol=1e-9)
-            assert agent.select(context) == arm[w]
-            if step < 40:
-                agent.update(context, int(arm[w]), reward)
-        if step < 40:
-            together.update(played[0], arm, played[2])
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_the_seed_decides_what_is_drawn(shared):
-    def history(seed):
-        agent = LinTSAgent(K, D, ALPHA, seed=seed, shared=shared)
-        arms = []
-        for step in range(60):
-            context, _, reward = visit(step)
-            arms.append(agent.select(context))
-            agent.update(context, arms[-1], reward)
-        return arms
-
-    assert history(1) == history(1) != history(2)
-    assert len(set(history(1))) == K
-
-
 # --- The logit link ----------------------------------------------------------------------------
 
 

@@ -86,6 +86,16 @@ def made(kind, **given):
     return kind(**(usual | given))
 
 
+def test_what_an_object_keeps_for_itself_is_no_setting():
+    own = {
+        kind.__name__: [
+            one for one in inspect.signature(kind).parameters if one[0] == "_"
+        ]
+        for kind in KINDS
+    }
+    assert not any(own.values()), own
+
+
 def values(check, table):
     """Return values for a check, also for one that lets None pass or that each entry must pass."""
     if isinstance(check, partial):

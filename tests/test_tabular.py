@@ -54,16 +54,6 @@ def test_updates_are_those_of_the_formula_in_each_world(kind, value, power):
         np.testing.assert_allclose(agent.q[w], expected, rtol=1e-12)
 
 
-def test_without_a_worlds_axis_an_agent_learns_and_chooses_the_same():
-    columns = steps(100, 1)
-    many = play(QLearningAgent(3, 2, n_worlds=1, seed=[5]), columns)
-    one = play(QLearningAgent(3, 2, seed=5), [column[:, 0] for column in columns])
-    np.testing.assert_array_equal(one.q, many.q[0])
-    for state in [0, 1, 2] * 20:
-        assert one.select(state) == many.select([state])[0]
-        assert one.greedy(state) == many.greedy([state])[0]
-
-
 def test_it_explores_less_at_every_visit_and_breaks_ties_by_chance():
     agent = QLearningAgent(2, 4, epsilon=0.8, fade=2, seed=1)
 
@@ -87,17 +77,6 @@ def test_greedy_takes_many_observations_of_each_world():
     for column in range(4):
         np.testing.assert_array_equal(best[:, column], agent.greedy(states[:, column]))
     assert best[0, 3] == 0  # behind the end, all is worth nothing
-
-
-def test_an_agent_goes_on_from_its_state():
-    agent = play(SarsaAgent(3, 2, n_worlds=2, seed=[1, 2]), steps(50, 2))
-    twin = SarsaAgent.from_state(agent.state())
-    for one in (agent, twin):
-        play(one, steps(20, 2, seed=1))
-    np.testing.assert_array_equal(agent.q, twin.q)
-    state = np.array([0, 1])
-    for _ in range(20):
-        np.testing.assert_array_equal(agent.select(state), twin.select(state))
 
 
 @pytest.mark.parametrize(

@@ -103,9 +103,7 @@ class Labels:
                 "arms must be labels for an agent that has labels, and a number for one that has none: "
                 f"got {arms!r}"
             )
-        if self.names is None:
-            return Labels("arms", self._n + more._n)
-        return Labels("arms", self.names + more.names)
+        return Labels("arms", self.setting() + more.setting())
 
 
 def as_objects(things: Iterable[Hashable]) -> NDArray[np.object_]:

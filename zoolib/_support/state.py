@@ -60,13 +60,14 @@ class Learner:
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[None]:
         """Undo all that is learnt in the body of the `with` statement if it fails."""
-        before = {}
+        learnt = {name: getattr(self, name) for name in self._all_it_learns()}
+        before = {
+            k: _plain(k, v) for k, v in learnt.items() if not isinstance(v, Learner)
+        }
         with ExitStack() as learners:
-            for name in self._all_it_learns():
-                if isinstance(value := getattr(self, name), Learner):
+            for value in vars(self).values():
+                if isinstance(value, Learner):
                     learners.enter_context(value._unchanged_on_failure())
-                else:
-                    before[name] = _plain(name, value)
             try:
                 yield
             except BaseException:

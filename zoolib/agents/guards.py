@@ -8,8 +8,7 @@ caps".
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -194,11 +193,6 @@ class GuardedAgent(Agent):
     def _count(self, shown: NDArray[np.int64]) -> None:
         self._recent[self._n_recent % self.window] = shown
         self._n_recent += 1
-
-    @contextmanager
-    def _unchanged_on_failure(self) -> Iterator[None]:
-        with self.agent._unchanged_on_failure(), super()._unchanged_on_failure():
-            yield
 
     def _remember(self, names: tuple[Hashable, ...] | None) -> None:
         super()._remember(names)

@@ -114,7 +114,7 @@ class NeuralAgent(Agent):
     dtype: DTypeLike = setting(as_precision, np.float32)
 
     n_updates = 0
-    _alike: tuple[tuple | None, tuple] = (None, ())  # see `_lookalikes`
+    _alike = (None, ())  # see `_lookalikes`; no type, which would make it a setting
     _learns = ("_weights", "memory", "n_updates")
 
     def __post_init__(self) -> None:
