@@ -49,8 +49,8 @@ class Settings:
     guard_visits : int
         Visits, rewarded or expired, that each side of a rollout needs before a stage is judged.
     min_sample : float
-        Effective number of logged events that a validation must rest on; a quarter as many must have been
-        rewarded (effectively, too), since intervals from fewer are too short.
+        Effective number of logged events that a validation must rest on; a quarter as many, effectively, must
+        have been rewarded, since intervals from fewer are too short.
     """
 
     n_draws: int = setting(as_size, 100)
