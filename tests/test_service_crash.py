@@ -20,7 +20,6 @@ from tests.service_crash import (
 )
 from zoolib._support.threads import one_thread
 from zoolib.service import Settings, loop, training
-from zoolib.service.model import Model
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +116,8 @@ def served(service, n, seed, users=None):
     """Serve n visits, half of them to users on the new version's side if there is one."""
     rng = np.random.default_rng(seed)
     if service.rollout.rolling:
-        side = [service.version_of(u) for u in range(1000)]
+        pseudonyms = map(service.store.pseudonym, range(1000))
+        side = [service.rollout.assign(one) for one in pseudonyms]
         new = np.flatnonzero(np.array(side) == service.rollout.rolling.name)
     else:
         new = np.arange(1000)
@@ -150,7 +150,7 @@ def renew(path, at):
             telling(service.store, "log", partial(at, "log read")),
             telling(loop, "train", partial(at, "trained")),
             telling(training, "validate", partial(at, "validated")),
-            telling(Model, "catch_up", partial(at, "caught up")),
+            telling(training, "teach", partial(at, "caught up")),
             commits(service, *steps),
         ):
             name = service.retrain(epochs=2)

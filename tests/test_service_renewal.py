@@ -1,5 +1,6 @@
 import sqlite3
 from dataclasses import replace
+from itertools import combinations
 from unittest import mock
 
 import numpy as np
@@ -8,6 +9,7 @@ from scipy import stats
 
 from tests.service_crash import FEATURES, WORLD, opened, quick_folder
 from zoolib import Context, LinTSAgent, NeuralLinearAgent, offpolicy
+from zoolib._support.labels import as_objects
 from zoolib.service import (
     STAGES,
     PromotionRefusedError,
@@ -15,9 +17,9 @@ from zoolib.service import (
     StoreCorruptError,
     StoreError,
 )
+from zoolib.service.log import EventLog
 from zoolib.service.model import Model, choice_probabilities, recover
 from zoolib.service.rollout import bucket, p_value_worse
-from zoolib.service.store import EventLog
 from zoolib.service.training import (
     _policy_and_rows,
     train,
@@ -166,7 +168,7 @@ def test_the_older_part_trains_the_newer_judges_and_is_learnt_then(path):
         name = service.retrain(held_out=0.4, epochs=1, seed=3)
         older = service.store.log().where(slice(0, 180))
         expected = train(small(seed=3), older, epochs=1)
-        assert expected.catch_up(service.store) == 120
+        expected.catch_up(service.store)
         version = service.store.version(name)
         found = version.n_rows, version.parent, version.state, version.created
         assert found == (300, "v1", "candidate", 5.0)
@@ -269,6 +271,7 @@ def test_values_are_right_on_average_and_their_intervals_cover(logged):
             version=np.full(400, "v1"),
             features=logged.features,
             context=context,
+            without=as_objects([()] * 400),
         )
         agent.reseed(number)
         policy, _ = _policy_and_rows(agent, log, SETTINGS)
@@ -354,7 +357,8 @@ def test_only_a_validated_candidate_meets_users(path):
 def sides_of(service):
     """Users of the new side, and of the old."""
     new = service.rollout.rolling.name
-    on = [service.version_of(user) == new for user in range(1000)]
+    pseudonyms = map(service.store.pseudonym, range(1000))
+    on = [service.rollout.assign(one) == new for one in pseudonyms]
     return np.flatnonzero(on), np.flatnonzero(~np.array(on))
 
 
@@ -442,6 +446,7 @@ def test_heads_of_both_sides_learn_from_both(path):
         played(service, 50)
         service.begin_rollout(accepted(service))
         staged(service, 20, seed=1)
+        service.learnt()
         assert {m.seq for m in service._models.values()} == {90}
         assert service.agent("v2") is not service.agent("v1")
         assert service.learnt() == service.learnt(replayed=True)
@@ -474,23 +479,15 @@ def test_visits_that_a_fallback_served_count_for_the_version_they_were_meant_for
         assert service.check_health().problems == {}
 
 
-def test_a_registry_changed_by_another_process_is_followed(path):
-    with shop(path) as service, shop(path) as trainer:
-        played(service, 50)
-        trainer.begin_rollout(accepted(trainer))
-        user = int(sides_of(trainer)[0][0])
-        assert service.select(user).version == "v2"
-
-
 def test_a_review_that_comes_late_cannot_retire_the_version_that_serves(path):
-    with shop(path) as service, shop(path) as other:
+    with shop(path) as service:
         service.begin_rollout(accepted(service))
-        active, rolling = service.rollout.versions()
+        active, rolling = service.store.serving()
         promoted = (active, "retired", 0, ""), (rolling, "active", 100, "")
-        other.store.move(*promoted)
-        stale = mock.Mock(return_value=(active, rolling))
+        service.store.move(*promoted)
+        stale = mock.Mock(return_value=[active, rolling])
         with (
-            mock.patch.object(service.rollout, "versions", stale),
+            mock.patch.object(service.store, "serving", stale),
             pytest.raises(StoreError, match="v2 is no longer rolling"),
         ):
             service.rollout.review(broken="it does not work")
@@ -558,28 +555,54 @@ def test_a_candidate_survives_forgetting_and_learns_what_it_missed(path):
 # ---- The guardrail's test
 
 
-def test_the_guardrail_compares_users_not_visits():
-    """Against the textbook formula for the variance of a ratio of means."""
+def test_the_guardrail_compares_all_lots_of_users():
+    """Against every way to choose the new side's users, written out."""
     rng = np.random.default_rng(0)
-    sides = [np.stack([rng.integers(1, 9, n), np.zeros(n)], 1) for n in (40, 90)]
-    for side in sides:
-        side[:, 1] = rng.binomial(side[:, 0].astype(int), 0.4)
-    moments = []
-    for n, c in (side.T for side in sides):
-        rate, size = c.sum() / n.sum(), len(n)
-        residual = c - rate * n
-        moments.append((rate, residual.var(ddof=1) / size / n.mean() ** 2, size))
-    (r1, v1, n1), (r2, v2, n2) = moments
-    t = (r1 - r2) / np.sqrt(v1 + v2)
-    df = (v1 + v2) ** 2 / (v1**2 / (n1 - 1) + v2**2 / (n2 - 1))
-    assert p_value_worse(*sides) == pytest.approx(stats.t.cdf(t, df))
+    visits = rng.integers(1, 9, 12).astype(float)
+    users = np.stack([visits, rng.binomial(visits.astype(int), 0.4)], 1)
+    rate = users[:, 1].sum() / visits.sum()
+    surplus = users[:, 1] - rate * visits
+    lots = [surplus[list(lot)].sum() for lot in combinations(range(12), 4)]
+    expected = np.mean(np.array(lots) <= surplus[:4].sum() + 1e-9)
+    assert p_value_worse(users[:4], users[4:]) == pytest.approx(expected, abs=0.02)
 
 
 def test_sides_without_any_variance_are_compared_too():
     always, never = np.array([[1.0, 1.0]] * 5), np.array([[1.0, 0.0]] * 5)
     assert p_value_worse(always, never) == 1
-    assert p_value_worse(never, always) == 0
+    assert p_value_worse(never, always) == pytest.approx(1 / 252, abs=0.002)
     assert p_value_worse(never, never) == 1
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize(
+    ("rate", "tail"),
+    [
+        (0.01, 1.2),
+        *(
+            pytest.param(rate, tail, marks=pytest.mark.weekly)
+            for rate in (0.003, 0.01, 0.4)
+            for tail in (None, 1.2)
+        ),
+    ],
+)
+def test_the_guardrail_keeps_its_level_for_rare_clicks_and_heavy_visitors(rate, tail):
+    """Three stages at level 0.01 stop at most three equal versions of a hundred."""
+    rng, stopped, n = np.random.default_rng(2), 0, 100
+    for _ in range(n):
+        for share in (5, 20, 50):
+            new = 500 * share // 20 if tail is None else 100 * share // 20
+            sides = []
+            for users in (new, min(new * (100 - share) // share, 1_000)):
+                visits = np.ones(users, int)
+                if tail:
+                    visits = np.ceil(rng.pareto(tail, users)).clip(1, 2_000).astype(int)
+                clicks = rng.binomial(visits, rate * rng.choice([0.5, 1.5], users))
+                sides.append(np.stack([visits, clicks], 1).astype(float))
+            if p_value_worse(*sides) < 0.01:
+                stopped += 1
+                break
+    assert stopped <= stats.binom.ppf(0.999, n, 0.03)
 
 
 @pytest.mark.no_cover
@@ -611,9 +634,7 @@ def test_the_guardrail_keeps_its_level_where_visits_of_a_user_are_alike():
 def test_logs_agree_with_the_off_policy_module(logged):
     assert len(logged) == 1_200
     assert set(logged.version) == {"v1", "fallback: epsilon-greedy"}
-    rows = offpolicy.Log(
-        logged.arm, logged.reward, logged.propensity, logged.version, 50
-    )
+    rows = logged.for_estimates()
     assert (rows.version == "v1").sum() == 1_100
     weight = offpolicy.mean_weight(rows, np.full((1_200, 50), 1 / 50), level=0.999)
     assert weight.low < 1 < weight.high

@@ -212,10 +212,6 @@ def test_settings_that_do_not_go_together_are_refused(make, words):
         (lambda no: zoolib.FeatureEngineer(SHOP, personas=no), "personas"),
         (lambda no: played(repeats=no), "repeats"),
         (lambda no: played(progress=no), "progress"),
-        (
-            lambda no: zoolib.monitoring.window_for(0.4, 0.1, 0.1, two_sided=no),
-            "two_sided",
-        ),
     ],
 )
 @pytest.mark.parametrize("no", ["False", 0, None])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._support.checks import as_array, as_finite, as_level, as_positive, as_size
+from zoolib._support.checks import as_array, as_level, as_positive, as_size
 from zoolib.monitoring.statistics import Statistic
 
 PER_EVENTS = 10_000  # the number of events in which false alarms are counted
@@ -27,7 +27,7 @@ class Alert:
     step : int
         Number of events seen when the alarm was raised.
     statistic, threshold : float
-        The statistic, and the threshold that it violated.
+        The p-value, and the level that it fell below.
     message : str
         The alarm in words.
     cell : int
@@ -54,7 +54,7 @@ class Readings:
     step : ndarray of int, shape (n,)
         Number of events seen at the end of each window.
     statistic : ndarray of float, shape (..., n)
-        The worst cell's statistic; a p-value is multiplied by the number of cells.
+        The worst cell's p-value, multiplied by the number of cells.
     cell : ndarray of int, shape (..., n)
         The cell with this statistic.
     alarm : ndarray of bool, shape (..., n)
@@ -88,7 +88,10 @@ class Monitor:
 
     gives, while nothing has changed, at most `false_alarms` alarms in 10,000 events on average, however
     long the monitor runs: each window gets a share of the rate in proportion to its length, and expected
-    numbers of alarms add up even if the windows depend on each other through their common reference.
+    numbers of alarms add up even if the windows depend on each other through their common reference. That
+    holds for *independent* events. Visits of one session are not: five alike visits in a row count as five
+    witnesses where there is one, and alarms may be a hundred times as frequent. Then feed one event of
+    each session, or of each user and day.
 
     Parameters
     ----------
@@ -98,21 +101,15 @@ class Monitor:
         Adds up events: takes columns of shape (..., n), returns sums of shape ``(..., *cells)``.
     statistic : callable
         Takes the sums of a window and those of the reference windows, stacked on a first axis, and
-        returns one number per cell, shape (..., n_cells).
+        returns one p-value per cell, shape (..., n_cells).
     window : int
         Number of events in a window.
     reference : int, default 0
         Number of reference windows.
-    rolling : bool, default False
-        Compare with the latest `reference` windows instead of the first, as "week on week" does.
     skip : int, default 0
         Number of events ignored at the start, while an agent learns.
-    false_alarms : float, optional
-        Expected number of false alarms in 10,000 events; for statistics that are p-values.
-    threshold : float, optional
-        For other statistics: raise an alarm if they are below this number.
-    above : bool, default False
-        Raise the alarm if they are above the threshold instead.
+    false_alarms : float
+        Expected number of false alarms in 10,000 events.
     n_worlds : int, optional
         Number of worlds W watched side by side; all columns then have shape (W, n).
 
@@ -123,7 +120,7 @@ class Monitor:
     delay : int
         Largest number of events between a fault and its alarm, if every full window of faulty events
         shows the fault; in the worst case the fault begins with the second event of a window.
-        `window_for` computes the window size that shows a fault with a stated probability.
+        Chapter 6 computes the window size that shows a fault with a stated probability.
 
     Examples
     --------
@@ -144,34 +141,20 @@ class Monitor:
         *,
         window: int,
         reference: int = 0,
-        rolling: bool = False,
         skip: int = 0,
-        false_alarms: float | None = None,
-        threshold: float | None = None,
-        above: bool = False,
+        false_alarms: float,
         n_worlds: int | None = None,
     ) -> None:
         self.name, self.tally, self.statistic = str(name), tally, statistic
         self.window = as_size("window", window)
-        least = max(getattr(statistic, "least_reference", 0), int(bool(rolling)))
+        least = getattr(statistic, "least_reference", 0)
         self.reference = as_size("reference", reference, least=least)
-        self.rolling, self.above = bool(rolling), bool(above)
         self.skip = as_size("skip", skip, least=0)
         self.n_worlds = None if n_worlds is None else as_size("n_worlds", n_worlds)
-        if (false_alarms is None) == (threshold is None):
-            raise ValueError(
-                "choose one of false_alarms, for a p-value, and threshold: "
-                f"got {false_alarms} and {threshold}"
-            )
-        self.is_p_value = threshold is None
-        if self.is_p_value:
-            rate = as_positive("false_alarms", false_alarms)
-            threshold = as_level(
-                "false_alarms * window / 10,000", rate * self.window / PER_EVENTS
-            )
-        self.threshold = as_finite("threshold", threshold)
-        if self.is_p_value and self.above:
-            raise ValueError("above must be False for a p-value: got True")
+        rate = as_positive("false_alarms", false_alarms)
+        self.threshold = as_level(
+            "false_alarms * window / 10,000", rate * self.window / PER_EVENTS
+        )
         self.delay = 2 * self.window - 1
         self.step, self._begin = 0, self.skip
         self._sums: NDArray | None = None  # sums of the current, incomplete window
@@ -217,12 +200,9 @@ class Monitor:
         step = np.array([stop for stop, _ in judged], np.int64)
         found = [of_cells for _, of_cells in judged]
         found = np.array(found or np.empty((0, *self._worlds, 1)))
-        cell = found.argmax(axis=-1) if self.above else found.argmin(axis=-1)
-        worst = np.take_along_axis(found, cell[..., None], axis=-1)[..., 0]
-        if self.is_p_value:
-            worst = np.minimum(1, worst * found.shape[-1])
-        alarm = worst > self.threshold if self.above else worst < self.threshold
-        return Readings(step, worst.T, cell.T, alarm.T)
+        cell = found.argmin(axis=-1)
+        worst = np.minimum(1, found.min(axis=-1) * found.shape[-1])
+        return Readings(step, worst.T, cell.T, (worst < self.threshold).T)
 
     def state(self) -> dict[str, Any]:
         """Return the monitor's state as plain numbers and lists, for example for JSON."""
@@ -275,22 +255,18 @@ class Monitor:
         self._sums = new if self._sums is None else self._sums + new
         if (stop - self._begin) % self.window:
             return []
-        now, self._sums, judged = self._sums, None, []
-        ready = len(self._past) == self.reference
-        if ready:
-            past = np.stack(self._past) if self._past else now[None][:0]
-            judged = [(stop, self.statistic(now, past))]
-        if self.rolling or not ready:
-            self._past = [*self._past, now][-self.reference :]
-        return judged
+        now, self._sums = self._sums, None
+        if len(self._past) < self.reference:
+            self._past = [*self._past, now]
+            return []
+        past = np.stack(self._past) if self._past else now[None][:0]
+        return [(stop, self.statistic(now, past))]
 
     def _alert(self, readings: Readings, at: int, world: tuple[int, ...]) -> Alert:
         step, cell = int(readings.step[at]), int(readings.cell[(*world, at)])
         statistic = float(readings.statistic[(*world, at)])
-        found = f"p = {statistic:.2g}" if self.is_p_value else f"{statistic:.3g}"
-        side = "above" if self.above else "below"
         message = (
-            f"{self.name}: {found} is {side} {self.threshold:.3g} "
+            f"{self.name}: p = {statistic:.2g} is below {self.threshold:.3g} "
             f"in events {step - self.window} to {step - 1}"
         )
         where = int(world[0]) if world else None

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import entr, rel_entr
 
@@ -49,39 +49,20 @@ def same_mix(now: NDArray, reference: NDArray) -> NDArray[np.float64]:
     return stats.chi2.sf(g, degrees)[..., None]
 
 
-def at_least(share: ArrayLike) -> Statistic:
-    """Return a test of a promise from below: shares are at least as large as promised.
+def at_least(share: float) -> Statistic:
+    """Return a test of a promise from below: shares are at least as large as promised, in each cell.
 
     The exact one-sided binomial test on sums from `rates` or `counts`; its level is at most the stated one.
-    The promise `share` lies in [0, 1]: one number, or one for each of the cells, shape (S,).
+    The promise `share` lies in [0, 1].
     """
-    return _promise(share, lambda k, n, p: stats.binom.cdf(k, n, p))
+    p = as_probability("share", share)
+    return lambda now, _: stats.binom.cdf(now[..., 1], now[..., 0], p)
 
 
-def at_most(share: ArrayLike) -> Statistic:
+def at_most(share: float) -> Statistic:
     """Return a test of a promise from above, as `at_least` does: shares are at most as large as promised."""
-    return _promise(share, lambda k, n, p: stats.binom.sf(k - 1, n, p))
-
-
-def _promise(share: ArrayLike, p_value: Callable[..., NDArray]) -> Statistic:
-    """Return a test by the p-value of k successes in n events that have probability p."""
-    promised = np.asarray(share)
-    if promised.ndim > 1:
-        raise ValueError(
-            f"share must be a number or a row of them: got shape {promised.shape}"
-        )
-    for one in promised.ravel().tolist():
-        as_probability("share", one)
-
-    def test(now: NDArray, _: NDArray) -> NDArray[np.float64]:
-        n_cells = now.shape[-2]
-        if promised.shape not in ((), (n_cells,)):
-            raise ValueError(
-                f"share must be one number, or one for each of {n_cells} cells: got {len(promised)}"
-            )
-        return p_value(now[..., 1], now[..., 0], promised)
-
-    return test
+    p = as_probability("share", share)
+    return lambda now, _: stats.binom.sf(now[..., 1] - 1, now[..., 0], p)
 
 
 def not_below_usual(statistic: Statistic) -> Statistic:
@@ -108,63 +89,29 @@ def not_below_usual(statistic: Statistic) -> Statistic:
     return p_value
 
 
-def quantile_shift(now: NDArray, reference: NDArray) -> NDArray[np.float64]:
-    """Relative change of the 5th and the 95th percentile of rewards of 0 and 1; the larger of the two.
-
-    A percentile of such rewards is 0 or 1. From 0 to 1 the change is infinite, from 0 to 0 it is 0. The
-    sums come from `rates`; each segment is a cell.
-    """
-    # The smallest reward with a share q of all rewards at or below it is 0 if that share of rewards is 0.
-    q = np.array([0.05, 0.95])
-    old, new = (
-        (events - ones)[..., None] < q * events[..., None]
-        for events, ones in (
-            np.moveaxis(sums, -1, 0) for sums in (reference.sum(axis=0), now)
-        )
-    )
-    change = np.where(new == old, 0, np.where(old, 1, np.inf))
-    return change.max(axis=-1)
-
-
-def kl_divergence(now: NDArray, reference: NDArray) -> NDArray[np.float64]:
-    """Kullback-Leibler divergence of the window's mix from the reference's, in nats; from `counts`.
-
-    Infinite if the window holds a value that the reference does not.
-    """
-    p, q = (shares(sums, reference) for sums in (now, reference.sum(axis=0)))
-    return rel_entr(p, q).sum(axis=-1, keepdims=True)
-
-
 def normalised_entropy(now: NDArray, _: NDArray) -> NDArray[np.float64]:
     """Entropy of a mix of K values as a share of the largest possible, ln K; from `counts`.
 
     It lies between 0, for a single value, and 1.
     """
-    entropy = entr(shares(now, _)).sum(axis=-1, keepdims=True)
+    events, ones = now[..., 0], now[..., 1]
+    entropy = entr(ones / np.maximum(events, 1)).sum(axis=-1, keepdims=True)
     return entropy / np.log(max(2, now.shape[-2]))
 
 
-def shares(now: NDArray, _: NDArray) -> NDArray[np.float64]:
-    """Share of successes in a segment, or of a value; 1 if there are no events, which is never too low."""
-    events, ones = now[..., 0], now[..., 1]
-    return np.where(events == 0, 1.0, ones / np.maximum(events, 1))
-
-
 def fisher_z(now: NDArray, _: NDArray) -> NDArray[np.float64]:
-    """Fisher's transform artanh r of `correlation`: nearly normal, where r is skewed."""
-    return np.arctanh(np.clip(correlation(now, _), -1 + 1e-12, 1 - 1e-12))
+    """Fisher's transform artanh r of Pearson's correlation r, from `moments`: nearly normal, where r is skewed.
 
-
-def correlation(now: NDArray, _: NDArray) -> NDArray[np.float64]:
-    """Pearson's correlation r, from `moments`; 0 if x or y is constant."""
+    r is 0 if x or y is constant.
+    """
     n, x, y, xx, yy, xy = np.moveaxis(now, -1, 0)
     of_x, of_y = n * xx - x * x, n * yy - y * y
     # The spread of a constant may be positive by rounding; treat it as zero.
     constant = (of_x <= 1e-12 * n * xx) | (of_y <= 1e-12 * n * yy)
     r = (n * xy - x * y) / np.sqrt(np.where(constant, 1, of_x * of_y))
-    return np.where(constant, 0, np.clip(r, -1, 1))[..., None]
+    return np.arctanh(np.where(constant, 0, r).clip(-1 + 1e-12, 1 - 1e-12))[..., None]
 
 
 # Statistics that compare with a reference need at least one reference window.
-for _one in (same_rates, same_mix, quantile_shift, kl_divergence):
+for _one in (same_rates, same_mix):
     _one.least_reference = 1

@@ -10,7 +10,8 @@ module             contents
 `health`           deadlines, the breaker and the fallback
 `watching`         monitors on the log
 `store`            events, rewards, versions and snapshots on disk
-`database`         the file: tables, transactions, errors
+`log`              the log as it is read, beside the service too
+`database`         the file: tables, its owner, transactions, errors
 `settings`         all numbers that can be set
 ================== ====================================================================
 """
@@ -23,6 +24,7 @@ from zoolib.service.database import (
     StoreOutdatedError,
 )
 from zoolib.service.health import Health
+from zoolib.service.log import read_log
 from zoolib.service.loop import BanditService, Decision
 from zoolib.service.model import Recovery, neural_linear
 from zoolib.service.rollout import STAGES, PromotionRefusedError, Review
@@ -55,4 +57,5 @@ __all__ = [
     "UnknownEventError",
     "Watch",
     "neural_linear",
+    "read_log",
 ]

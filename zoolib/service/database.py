@@ -1,23 +1,33 @@
-"""The database file: its tables, how it is opened, its transactions, and what can go wrong with it."""
+"""The database file: its tables, its owner, its transactions, and what can go wrong with it.
+
+An exception may come at any moment, since Ctrl-C or a time limit raises one between any two steps. So the lock
+is taken by a ``with`` on the lock itself, which leaves no moment in between, and whoever finds a transaction
+that nobody ended undoes it first.
+"""
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
-CREATE TABLE counters (name TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT;
-CREATE TABLE contexts (id INTEGER PRIMARY KEY, features BLOB NOT NULL) STRICT;
+CREATE TABLE tables (id INTEGER PRIMARY KEY, features BLOB NOT NULL) STRICT;
+CREATE TABLE contexts (
+    id INTEGER PRIMARY KEY,
+    visitor BLOB NOT NULL,
+    products INTEGER REFERENCES tables
+) STRICT;
+CREATE INDEX contexts_with_table ON contexts (products);
 CREATE TABLE events (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     user BLOB NOT NULL,
     context INTEGER REFERENCES contexts,
+    without TEXT,
     arm INTEGER NOT NULL CHECK (arm >= 0),
     propensity REAL NOT NULL CHECK (propensity > 0 AND propensity <= 1),
     version TEXT NOT NULL,
@@ -25,6 +35,7 @@ CREATE TABLE events (
     time REAL NOT NULL,
     due REAL NOT NULL,
     open INTEGER NOT NULL DEFAULT 1 CHECK (open IN (0, 1)),
+    claimed REAL CHECK (claimed BETWEEN 0 AND 1),
     request BLOB,
     asked BLOB
 ) STRICT;
@@ -40,6 +51,13 @@ CREATE TABLE rewards (
     expired INTEGER NOT NULL CHECK (expired = 0 OR (expired = 1 AND reward = 0))
 ) STRICT;
 CREATE TRIGGER one_fate AFTER INSERT ON rewards BEGIN UPDATE events SET open = 0 WHERE id = new.event; END;
+CREATE TABLE set_aside (
+    version TEXT NOT NULL,
+    seq INTEGER NOT NULL REFERENCES rewards ON DELETE CASCADE,
+    reason TEXT NOT NULL,
+    PRIMARY KEY (version, seq)
+) STRICT;
+CREATE INDEX set_aside_rewards ON set_aside (seq);
 CREATE TABLE versions (
     name TEXT PRIMARY KEY,
     parent TEXT REFERENCES versions,
@@ -60,8 +78,9 @@ CREATE TABLE snapshots (
     PRIMARY KEY (version, seq)
 ) STRICT;
 """
-LAYOUT = 3  # grows with every change of the tables or of what their blobs mean
-TIMEOUT = 5.0  # seconds to wait for another process that writes, or another thread
+LAYOUT = 4  # grows with every change of the tables or of what their blobs mean
+TIMEOUT = 5.0  # seconds to wait for a program that writes to the file though it does not own it
+OWNER = "owner"  # the fact that names the process that serves
 APPLICATION_ID = 0x5A4F4F31  # "ZOO1": tells our files from other SQLite files
 PRAGMAS = (
     "journal_mode = WAL",
@@ -76,7 +95,7 @@ class StoreError(RuntimeError):
 
 
 class StoreLockedError(StoreError):
-    """Another process or thread held the database for longer than `TIMEOUT`."""
+    """Another process serves the file, or has written to it for longer than `TIMEOUT`."""
 
 
 class StoreFullError(StoreError):
@@ -92,7 +111,7 @@ class StoreOutdatedError(StoreError):
 
 
 ERRORS = {
-    "SQLITE_BUSY": (StoreLockedError, "is locked by another process"),
+    "SQLITE_BUSY": (StoreLockedError, "is locked by another program that writes to it"),
     "SQLITE_FULL": (StoreFullError, "has no room left on its disk"),
     "SQLITE_CORRUPT": (StoreCorruptError, "is damaged"),
     "SQLITE_NOTADB": (StoreCorruptError, "is damaged, or no database at all"),
@@ -101,94 +120,173 @@ ERRORS = {
 
 
 class Database:
-    """A file of this service: opened or made, checked, and changed in transactions, by a thread at a time."""
+    """A file of this service: opened or made, checked, owned, and changed in transactions, one at a time.
 
-    def __init__(self, path: str | PathLike[str]) -> None:
-        self.path, self._lock = Path(path), threading.RLock()
-        with self._errors():
-            self._db = sqlite3.connect(
-                self.path,
-                timeout=TIMEOUT,
-                isolation_level=None,
-                check_same_thread=False,
-            )
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    owned : bool, default True
+        Whether this process is to own it. Else it is only read, and another process may serve it meanwhile.
+    """
+
+    def __init__(self, path: str | PathLike[str], owned: bool = True) -> None:
+        if str(path) in ("", ":memory:") or str(path).startswith("file:"):
+            raise ValueError(f"path must be of a file on a disk: got {str(path)!r}")
+        self.path, self.owned = Path(path), owned
+        self.trouble = ""  # the last error, until something succeeds
+        self._lock, self._process = threading.RLock(), os.getpid()
+        self._owner, self._db, self._closed = None, None, False
         try:
-            with self._errors():
-                self._open()
+            self._db = self._connect(self.path, TIMEOUT)
+            self._open()
+            self._file = self.path.stat()
+        except sqlite3.Error as error:
+            self.close()
+            raise self._named(error) from error
         except BaseException:
-            self._db.close()
+            self.close()
             raise
 
     def close(self) -> None:
-        """Close the file."""
-        self._db.close()
+        """Close the file, when no other thread is at it; it is no longer owned then."""
+        if self._process != os.getpid():  # it is that of the process before the fork
+            return
+        with self._lock:
+            self._closed = True
+            for connection in (self._db, self._owner):
+                if connection is not None:
+                    connection.close()
+
+    def _connect(self, path: Path, timeout: float) -> sqlite3.Connection:
+        mode = "rwc" if self.owned else "ro"
+        return sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode={mode}",
+            timeout=timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=True,
+        )
 
     def _open(self) -> None:
         damage = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
         if damage != "ok":
             raise StoreCorruptError(f"database {self.path} is damaged: {damage}")
-        if not self._is_empty():
+        if not self.owned or not self._is_empty():
             self._check_layout()  # before anything is changed
+        if not self.owned:
+            return
+        self._own()
         for pragma in PRAGMAS:
-            self._db.execute(f"PRAGMA {pragma}")
-        with self.transaction() as db:
+            found = self._db.execute(f"PRAGMA {pragma}").fetchone()
+            if pragma.endswith("WAL") and found != ("wal",):
+                raise StoreError(
+                    f"database {self.path} must be on a disk that can hold a write-ahead log: got {found[0]}"
+                )
+        with self.alone, self as db:
             if self._is_empty():
                 for statement in SCHEMA.split(";\n"):
                     db.execute(statement)
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 db.execute(f"PRAGMA user_version = {LAYOUT}")
+            me = OWNER, f"process {self._process}"
+            db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", me)
+
+    def _own(self) -> None:
+        """Lock a file beside the database, empty for good, until this one is closed or the process ends.
+
+        It is a lock of the operating system, taken by SQLite: a forked process does not inherit it.
+        """
+        real = self.path.resolve()  # whatever links lead to it
+        beside = real.with_name(f"{real.name}-owner")
+        self._owner = self._connect(beside, 0)
+        try:
+            self._owner.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            query = "SELECT value FROM facts WHERE name = ?"
+            known = () if self._is_empty() else self._db.execute(query, (OWNER,))
+            holder = next((name for (name,) in known), "another process")
+            raise StoreLockedError(
+                f"database {self.path} is served by {holder}, and one process at a time owns a file: "
+                "send it the visits, or read the log beside it with read_log"
+            ) from error
 
     def _is_empty(self) -> bool:
         return not self._db.execute("SELECT 1 FROM sqlite_master").fetchone()
 
     def _check_layout(self) -> None:
-        if self._rows("PRAGMA application_id") != [(APPLICATION_ID,)]:
+        if self._db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
             raise StoreCorruptError(f"{self.path} is no database of this service")
-        layout = self._rows("PRAGMA user_version")[0][0] or 1
+        layout = self._db.execute("PRAGMA user_version").fetchone()[0] or 1
         if layout != LAYOUT:
             raise StoreOutdatedError(
                 f"database {self.path} has layout {layout}, and this version of zoolib reads layout {LAYOUT}: "
                 "open it with the version that made it, or start the service on a new file"
             )
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Turn SQLite's errors into ours, which name the file."""
+    def is_in_place(self) -> bool:
+        """Return whether the file at the path is still the one that was opened."""
         try:
-            yield
-        except sqlite3.Error as error:
-            name = getattr(error, "sqlite_errorname", None) or ""
-            start = next(start for start in ERRORS if name.startswith(start))
-            kind, words = ERRORS[start]
-            raise kind(f"database {self.path} {words}: {error}") from error
+            return os.path.samestat(self.path.stat(), self._file)
+        except FileNotFoundError:
+            return False
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep other threads out."""
-        if not self._lock.acquire(timeout=TIMEOUT):
-            raise StoreLockedError(f"database {self.path} is locked by another thread")
-        try:
-            yield
-        finally:
-            self._lock.release()
+    def _named(self, error: sqlite3.Error) -> StoreError:
+        """Return our error for one of SQLite's: it names the file."""
+        name = getattr(error, "sqlite_errorname", None) or ""
+        start = next(start for start in ERRORS if name.startswith(start))
+        kind, words = ERRORS[start]
+        self.trouble = f"database {self.path} {words}: {error}"
+        return kind(self.trouble)
 
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Do everything inside, on disk when this returns, or nothing."""
-        with self.alone(), self._errors():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db
-                self.commit()
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
+    @property
+    def alone(self) -> threading.RLock:
+        """What keeps other threads out, for a ``with``; an error in a process that was forked meanwhile."""
+        if self._process != os.getpid():
+            raise StoreError(
+                f"database {self.path} was opened by process {self._process}, before a fork: "
+                "open it after the fork, in the process that serves"
+            )
+        if self._closed:
+            raise StoreError(f"{self.path} is a closed database")
+        return self._lock
 
     def commit(self) -> None:
         """Put what the transaction changed on the disk."""
         self._db.execute("COMMIT")
 
-    def _rows(self, sql: str, *values: Any) -> list[tuple]:
-        with self.alone(), self._errors():
-            return self._db.execute(sql, values).fetchall()
+    def _undo(self) -> None:
+        """Undo what a transaction has changed that was never ended."""
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    def __enter__(self) -> sqlite3.Connection:
+        """Begin a transaction; whoever does is `alone`."""
+        try:
+            self._undo()
+            self._db.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise self._named(error) from error
+        return self._db
+
+    def __exit__(self, kind: type | None, error: BaseException | None, _: Any) -> None:
+        """End it: all that was done is on the disk now, or after an exception nothing."""
+        try:
+            if isinstance(error, sqlite3.Error):
+                raise error
+            if kind is None:
+                self.commit()
+                self.trouble = ""
+        except sqlite3.Error as refused:
+            raise self._named(refused) from refused
+        finally:
+            self._undo()
+
+    def _rows(self, sql: str, *values: Any, **named: Any) -> list[tuple]:
+        """Return what a query finds; not for use in a transaction."""
+        with self.alone:
+            try:
+                self._undo()
+                return self._db.execute(sql, named or values).fetchall()
+            except sqlite3.Error as error:
+                raise self._named(error) from error

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-import time
+from _thread import LockType, allocate_lock, start_new_thread
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
-from queue import SimpleQueue
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zoolib.agents.policies import greedy, with_floor
+from zoolib.agents.policies import greedy
+from zoolib.service.model import with_floor_on_offer
 from zoolib.service.store import Store
 
-T = TypeVar("T")
 FALLBACK = "fallback: epsilon-greedy"
 FALLBACK_FLOOR = 0.1  # share of its choices that are uniform
 FALLBACK_REWARDS = 10_000  # the newest rewards, from which it takes click rates
@@ -30,77 +26,84 @@ class Health:
     Attributes
     ----------
     problems : dict of str
-        The last trouble of each part that has one; empty if all is well.
+        The last trouble of each part that has one; empty if all is well. Parts are the versions that serve,
+        "snapshot", "store", "file", "clock", "open decisions", "hung calls", "set aside", and each monitor.
     counters : dict of int
-        Counted since the database was made: "refused" decisions, rejections, backward steps of the clock.
+        Counted since the service was opened: "refused" decisions, rejections, steps of the clock, and
+        visits "set aside" that a version could not learn.
     alerts : tuple of str
         What the monitors reported last.
+    oldest_open : float
+        Seconds since the oldest decision that waits for its reward; 0 without one.
+    notes : tuple of str
+        What is no trouble yet: a version of SQLite with known faults.
     """
 
     problems: dict[str, str]
     counters: dict[str, int]
     alerts: tuple[str, ...]
+    oldest_open: float = 0.0
+    notes: tuple[str, ...] = ()
 
 
 class BusyError(TimeoutError):
-    """All threads are at other calls: this one was not begun."""
+    """Too many calls hang: this one was not begun."""
+
+
+@dataclass(eq=False)
+class Answer:
+    """What a call in another thread came to: a value, or the error that was raised there.
+
+    It is a TimeoutError if the call did not return in time, a BusyError if it was not begun.
+    """
+
+    value: Any = None
+    error: BaseException | None = None
+    given_up: bool = False  # by whoever waited for it
 
 
 class Workers:
-    """At most `size` threads for functions that may hang. Unlike an executor's, they let the program end."""
+    """Threads for functions that may hang, one for each call; they let the program end.
 
-    def __init__(self, size: int) -> None:
-        self.size, self._jobs = size, SimpleQueue()
-        self._free, self._lock = threading.Semaphore(size), threading.Lock()
-        self._threads, self._taken, self._given_up = 0, 0, set()
+    An exception at whoever waits costs nothing: each thread alone writes down what it is at.
+    """
 
-    def call(self, function: Callable[[], T], deadline: float) -> T:
-        """Return the result of a function, or raise TimeoutError after `deadline` seconds.
+    def __init__(self, most: int) -> None:
+        self.most, self._at = most, set[Answer]()
 
-        It is BusyError if no thread comes free, at once if nobody waits any more for what they are at.
-        """
-        end = time.monotonic() + deadline
-        hung = len(self._given_up) >= self.size
-        if not self._free.acquire(timeout=0 if hung else deadline):
-            raise BusyError(f"{self.size} calls before this one have not returned")
-        answer: Future[T] = Future()
-        with self._lock:
-            self._taken += 1
-            if self._taken > self._threads:
-                self._threads += 1
-                threading.Thread(target=self._work, daemon=True).start()
-        self._jobs.put((function, answer))
+    @property
+    def hung(self) -> int:
+        """Number of threads at calls that nobody waits for any more."""
+        return sum(answer.given_up for answer in self._at.copy())
+
+    def call(self, function: Callable[[], Any], deadline: float | None) -> Answer:
+        """Have a function called; without a deadline always, else unless too many threads hang."""
+        if deadline is not None and self.hung >= self.most:
+            reason = f"{self.most} calls before this one have not returned"
+            return Answer(error=BusyError(reason))
+        answer, done = Answer(), allocate_lock()
+        done.acquire()
         try:
-            return answer.result(max(0, end - time.monotonic()))
-        except BaseException as error:
-            with self._lock:
-                if late := not answer.done():
-                    self._given_up.add(answer)
-            if late and isinstance(error, TimeoutError):
-                raise TimeoutError(f"no answer within {deadline:g} s") from None
+            start_new_thread(self._find, (function, answer, done))
+            if done.acquire(timeout=-1 if deadline is None else deadline):
+                return answer
+        except BaseException:
+            answer.given_up = True
             raise
+        answer.given_up = True
+        return Answer(error=TimeoutError(f"no answer within {deadline:g} s"))
 
-    def close(self) -> None:
-        """Let the threads that do not hang end."""
-        while self._threads:
-            self._threads -= 1
-            self._jobs.put(None)
-
-    def _work(self) -> None:
-        while job := self._jobs.get():
-            self._do(*job)
-            del job  # an idle thread keeps nothing alive
-            self._free.release()
-
-    def _do(self, function: Callable[[], T], answer: Future[T]) -> None:
+    def _find(
+        self, function: Callable[[], Any], answer: Answer, done: LockType
+    ) -> None:
+        """Call the function, and let the one who waits go on."""
+        self._at.add(answer)
         try:
-            tell = partial(answer.set_result, function())
-        except BaseException as error:  # for the caller, if there still is one
-            tell = partial(answer.set_exception, error)
-        with self._lock:
-            self._taken -= 1
-            self._given_up.discard(answer)
-            tell()
+            answer.value = function()
+        except BaseException as error:  # for whoever asked, if there still is one
+            answer.error = error
+        self._at.discard(answer)
+        done.release()
 
 
 class Breaker:
@@ -140,7 +143,12 @@ class Breaker:
             self._checked = now
 
 
-def fallback_probabilities(store: Store) -> NDArray[np.float64]:
-    """Return a policy (K,) that needs no model: mostly the products with the best recent click rate."""
+def fallback_probabilities(
+    store: Store, offered: NDArray[np.bool_] | None = None
+) -> NDArray[np.float64]:
+    """Return a policy (K,) that needs no model: mostly the product on offer with the best recent click rate."""
     visits, rewards = store.arm_totals(FALLBACK_REWARDS)
-    return with_floor(greedy(rewards / np.maximum(visits, 1)), FALLBACK_FLOOR)
+    rates = rewards / np.maximum(visits, 1)
+    if offered is not None:
+        rates[~offered] = -np.inf
+    return with_floor_on_offer(greedy(rates), FALLBACK_FLOOR, offered)

@@ -1,25 +1,25 @@
 """The loop: serve, log, learn, and recover exactly after a crash.
 
-One process serves and learns; others may train, review or forget in the same file. What matters is the
-order in which a reward travels: first to the disk, then it is acknowledged and learnt. Agents learn by
-reading the log from where they are, the same way at work and after a crash, so memory never holds
-anything that the disk does not. And every decision has one fate: rewarded, expired, or refused.
+One process owns the file and serves, from as many threads as it likes; others may read the log meanwhile. What
+matters is the order in which a reward travels: first to the disk, then it is acknowledged, and before an
+agent is asked again, it is learnt. Agents learn by reading the log from where they are, the same way at work
+and after a crash, so memory never holds anything that the disk does not. And every decision has one fate:
+rewarded, expired, or refused.
 """
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
-import weakref
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from numpy.linalg import LinAlgError
 from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import as_finite, as_level, as_probability, as_size
@@ -29,6 +29,7 @@ from zoolib.monitoring import Alert
 from zoolib.service.database import StoreError
 from zoolib.service.health import (
     FALLBACK,
+    Answer,
     Breaker,
     BusyError,
     Health,
@@ -44,23 +45,22 @@ from zoolib.service.model import (
     learns_from_rewards_alone,
     neural_linear,
     recover,
+    words,
 )
 from zoolib.service.rollout import Review, Rollout
 from zoolib.service.settings import Settings
-from zoolib.service.store import Store
+from zoolib.service.store import Asked, Store
 from zoolib.service.training import register, train
 from zoolib.service.watching import Watch
 
-T = TypeVar("T")
-# What a broken version may raise; anything else is a mistake of the caller, or of this program.
-FAILURES = (StoreError, ValueError, TimeoutError, FloatingPointError, LinAlgError)
-TIMED = ("scores", "selection", "decision", "update", "acknowledgement")
 STREAM = 901  # the number of the stream that choices are drawn from
-TIMINGS_KEPT = 10_000
 ALERTS_KEPT = 100
-USERS_KEPT = 1_000  # whose features are in the cache
 THREADS = 8  # that may hang at features, models or health checks
-EXPIRED_IN_ONE_GO = 200  # decisions: models have a deadline to learn them
+LARGEST_FEATURE = (
+    1e5  # its square, added up over a million visits, leaves a one its place
+)
+AHEAD = 60.0  # seconds that the log may be ahead of the clock without a word
+FAULTY_BEFORE = (3, 51, 3)  # SQLite: see `BanditService.check_health`
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class BanditService:
         The database file; made if there is none, with a new agent as version "v1".
     features : callable
         Maps a user id, and the features of the moment if there are any, to features (K, d), or to (d,) of
-        the visitor for agents with a model for each arm; raises ValueError for an unknown user. The last
-        answers for users alone are kept for up to a minute.
+        the visitor for agents with a model for each arm, none above 1e5 in size; raises ValueError for an
+        unknown user.
     n_arms : int, or sequence of hashable
         K, or the labels of the arms: anything that JSON can hold. The database knows them.
     n_features : int
@@ -106,12 +106,14 @@ class BanditService:
         Maps K or the labels, d and a seed to an agent that has learnt nothing: any linear or neural-linear
         agent, or another one that learns from rewards alone and does not ask who the user is. It makes the
         first version and those of a retraining; versions in the database stay as they are.
+    agent : Agent, optional
+        One that has been taught, for the first version of a new database.
     settings : Settings, optional
         How the service decides, protects itself and judges.
     clock : callable, default time.time
         Seconds; stored times never decrease, whatever it says.
     timer : callable, default time.perf_counter
-        Seconds, for latencies.
+        Seconds, for the latency of scores.
     seed : int, default 0
         Seed of the draws. After a restart others are drawn.
     healthy : callable, optional
@@ -127,21 +129,17 @@ class BanditService:
         The assignment of users to versions.
     recoveries : dict of Recovery
         For each version in memory, the snapshot and rewards from which it was restored.
-    timings : dict of deque
-        Seconds of the last calls: of an agent's "scores"; of a "selection", from the user to the arm; of
-        a "decision", which is the selection and its way to the disk; of an "update" of an agent; of an
-        "acknowledgement", which is a reward's way to the disk and the update.
 
     Raises
     ------
     StoreCorruptError, StoreLockedError, StoreFullError, StoreOutdatedError
-        If the file cannot be used; the message names it.
+        If the file cannot be used, for example since another process serves it; the message names it.
 
     Notes
     -----
-    Threads may share a service, and processes its file. `features`, `healthy` and agents are called in threads
-    of the service's own: if one hangs, a visit waits for the deadline, for two if a health check is due, and
-    not at all once all of them hang. A disk that hangs, and a version that is loaded, are waited for.
+    Threads may share a service; a process that was forked may not. `features`, `healthy` and agents are called
+    in threads of the service's own: if one hangs, a visit waits for the deadline, once for each of them, and
+    not at all once all threads hang. The disk is waited for.
     """
 
     def __init__(
@@ -153,6 +151,7 @@ class BanditService:
         *,
         key: bytes,
         make_agent: MakeAgent = neural_linear,
+        agent: Agent | None = None,
         settings: Settings | None = None,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.perf_counter,
@@ -161,24 +160,24 @@ class BanditService:
         watches: Sequence[Watch] = (),
     ) -> None:
         self.settings = settings or Settings()
+        self._deadline = min(self.settings.deadline, threading.TIMEOUT_MAX)
         self.make_agent, self.clock, self.timer = make_agent, clock, timer
         self._healthy, self._features = healthy or (lambda: True), features
-        self._contexts: dict[tuple, Context] = {}
-        self._lock, self._watching = threading.Lock(), threading.Lock()
-        self._workers = Workers(THREADS)
-        weakref.finalize(self, self._workers.close)  # if nobody closes it
+        self._lock, self._loading = threading.Lock(), threading.Lock()
+        self._watching = threading.Lock()
         self.seed = as_size("seed", seed, least=0)
-        self.timings = {name: deque(maxlen=TIMINGS_KEPT) for name in TIMED}
         self._models: dict[str, Model] = {}
         self.recoveries: dict[str, Recovery] = {}
-        self._breakers: dict[str, Breaker] = {}
+        new = partial(Breaker, self.settings.patience, self.settings.pause)
+        self._breakers: dict[str, Breaker] = defaultdict(new)
         self._snapshot_trouble = ""
         self._watches, self._alerts = list(watches), deque[Alert](maxlen=ALERTS_KEPT)
         self.store = Store(path, n_arms, n_features, key)
+        self._workers = Workers(THREADS)
         try:
             if not self.store.versions():
-                blob = Model(self._fresh(self.seed), 0).to_bytes()
-                now = self._now()
+                first = self._fresh(self.seed) if agent is None else self._fit(agent)
+                blob, now = Model(first, 0).to_bytes(), self._now()
                 self.store.register(blob, 0, parent=None, created=now, validation={})
             for one in self._watches:
                 if (kept := self.store.fact(one.fact)) is not None:
@@ -188,7 +187,6 @@ class BanditService:
             stream = [self.seed, STREAM, self.store.last_event()]
             self._rng = np.random.default_rng(stream)
             self.rollout = Rollout(self.store, self.settings)
-            self._written = self.store.last_seq()
             self._load()
         except BaseException:
             self.close()
@@ -203,12 +201,16 @@ class BanditService:
     def close(self) -> None:
         """Close the database."""
         self.store.close()
-        self._workers.close()
 
     def _fresh(self, seed: int) -> Agent:
         """Return a new agent, if it is one that can stand behind the counter."""
+        return self._fit(
+            self.make_agent(self.store.arms.setting(), self.store.n_features, seed)
+        )
+
+    def _fit(self, agent: Agent) -> Agent:
+        """Return an agent if it fits the shop."""
         arms, k, d = self.store.arms, self.store.n_arms, self.store.n_features
-        agent = self.make_agent(arms.setting(), d, seed)
         wanted = {"n_arms": k, "n_features": d, "n_worlds": None}
         if any(getattr(agent, name, "") != value for name, value in wanted.items()):
             raise ValueError(
@@ -235,6 +237,7 @@ class BanditService:
         user_id: Hashable,
         moment: Any = None,
         request_id: str | bytes | int | None = None,
+        without: Sequence[Hashable] = (),
     ) -> Decision:
         """Choose an arm for a user, log the choice, and return it when it is on disk.
 
@@ -248,236 +251,211 @@ class BanditService:
         request_id : str, bytes or int, optional
             Asked again, the service gives the same answer, and there is one event. Those refused or deleted are
             forgotten.
+        without : sequence of arms, default ()
+            Arms that are not on offer now, such as products that are sold out.
 
         Raises
         ------
         ValueError
             If the request id stands for another user or moment; or whatever `features` raises.
         StoreError
-            If the event is not on disk, or came there after the deadline: it is refused, nothing was decided.
+            If the event is not on disk: it is refused, nothing was decided.
         """
-        start = self.timer()
-        now, user = self._now(), self.store.pseudonym(user_id)
-        request = (None, None)
+        user, request = self.store.pseudonym(user_id), (None, None)
         if request_id is not None:
             request = self.store.request(request_id, user, moment)
             if known := self.store.decided(request):
                 return Decision(*known)
+        return self._choose(user_id, moment, request, self._offered(without))
+
+    def _choose(
+        self,
+        user_id: Hashable,
+        moment: Any,
+        request: Asked,
+        offered: NDArray[np.bool_] | None,
+    ) -> Decision:
+        """Look up the features, have them scored or fall back, draw, log, and answer."""
+        now, user = self._now(), self.store.pseudonym(user_id)
         assigned = self.rollout.assign(user)
-        context, version, probabilities = self._choose(assigned, user_id, moment, now)
+        context = self._look_up(user_id, moment)
+        version, probabilities = self._score(assigned, context, offered, now)
         with self._lock:
-            drawn, probability = draw(probabilities, self._rng)
-        self._took("selection", start)
-        written = self.timer()
-        features = None if context is None else context.features
-        logged = self.store.log_event(
-            *(user, features, drawn, float(probability), version, assigned, self._now),
+            arm, propensity = draw(probabilities, self._rng)
+        event = self.store.log_event(
+            user,
+            None if context is None else context.features,
+            arm,
+            float(propensity),
+            version,
+            assigned,
+            self._now,
             attribution=self.settings.attribution,
             request=request,
-            in_time=lambda: self.timer() - written <= self.settings.deadline,
+            offered=offered,
         )
-        self._took("decision", start)
-        return Decision(*logged)
+        return Decision(*event)
 
-    def version_of(self, user_id: Hashable) -> str:
-        """Return the name of the version that a user is assigned to, until a rollout goes on."""
-        return self.rollout.assign(self.store.pseudonym(user_id))
+    def _offered(self, without: Sequence[Hashable]) -> NDArray[np.bool_] | None:
+        """Return which arms are on offer, shape (K,), or None for all of them."""
+        if len(without) == 0:
+            return None
+        offered = np.ones(self.store.n_arms, bool)
+        offered[self.store.arms.places("without", without)] = False
+        if not offered.any():
+            raise ValueError("without must leave an arm to show: got all of them")
+        return offered
 
-    def _look_up(self, user_id: Hashable, moment: Any) -> Context:
+    def _look_up(self, user_id: Hashable, moment: Any) -> Context | None:
+        """Return what agents see of a visit; None if the features did not come in time."""
         given = (user_id,) if moment is None else (user_id, moment)
-        features = np.array(self._features(*given), dtype=np.float32)
+        ask = partial(self._features, *given)
+        answer = self._workers.call(ask, self._deadline)
+        if isinstance(answer.error, TimeoutError):
+            return None
+        if answer.error is not None:  # the caller's, not the model's
+            raise answer.error
+        features = np.array(answer.value, dtype=np.float32)
         k, d = self.store.n_arms, self.store.n_features
         fits = features.shape in ((k, d), (d,))
-        if not fits or not np.isfinite(features).all():
-            got = "NaN or infinity" if fits else f"shape {features.shape}"
+        if not fits or not (np.abs(features) <= LARGEST_FEATURE).all():
+            self.store.note("rejected: features")
+            got = f"{np.abs(features).max():g}" if fits else f"shape {features.shape}"
             raise ValueError(
-                f"features must be finite and of shape {(k, d)} or {(d,)}: got {got}"
+                f"features must be finite and of shape {(k, d)} or {(d,)}, none above {LARGEST_FEATURE:g} in "
+                f"size, so that agents can learn from them: got {got}"
             )
         return Context(NOBODY, features)
 
-    def _choose(
-        self, name: str, user_id: Hashable, moment: Any, now: float
-    ) -> tuple[Context | None, str, NDArray[np.float64]]:
-        """Return what agents see of a visit, or None if it is late, and who chooses with which probabilities.
-
-        Features and model are asked one after the other, in one thread: each change of threads costs time.
-        """
-        breaker = self._breaker(name)
+    def _score(
+        self,
+        name: str,
+        context: Context | None,
+        offered: NDArray[np.bool_] | None,
+        now: float,
+    ) -> tuple[str, NDArray[np.float64]]:
+        """Return who chooses, a version or the fallback if it cannot, and with which probabilities (K,)."""
+        breaker = self._breakers[name]
         if breaker.check_is_due(now):
             self._check(breaker, now)
-        key = None if moment is not None else (user_id, now // 60)  # a minute's
-        seen = [known] if (known := self._contexts.get(key)) else []
+        if context is not None and not breaker.open:
+            model = self._models.get(name)
+            one_row = len(context.features) < self.store.n_arms
+            if model and model.agent.shared and one_row:
+                raise TypeError(
+                    f"features must have a row for each of {self.store.n_arms} arms: got one, what is known of "
+                    "the visitor alone, and the agent has one model for all arms (shared=True)"
+                )
+            answer = self._ask(name, partial(self._timed_scores, context, offered))
+            if answer.error is None:
+                probabilities, seconds = answer.value
+                late = seconds > self.settings.latency_limit
+                with self._lock:  # late or not: the answer is there
+                    breaker.tried(
+                        f"scores took {1e3 * seconds:.1f} ms" if late else "", now
+                    )
+                return name, probabilities
+        return FALLBACK, fallback_probabilities(self.store, offered)
 
-        def task() -> Exception | tuple[NDArray[np.float64], float] | None:
-            try:
-                if not seen:
-                    seen.append(self._look_up(user_id, moment))
-            except Exception as error:  # the caller's, not the model's
-                return error
-            if breaker.open:
-                return None
-            with self._using(name) as model:
-                return self._score(model, seen[0])
-
-        answer = None
-        with self._trying(name):
-            try:
-                answer = self._workers.call(task, self.settings.deadline)
-            except TimeoutError:
-                if seen:  # else it was not the model that hung
-                    raise
-        if isinstance(answer, Exception) and not isinstance(answer, TimeoutError):
-            raise answer
-        context = seen[0] if seen else None
-        if key and context and not known:
-            with self._lock:
-                if len(self._contexts) >= USERS_KEPT:
-                    del self._contexts[next(iter(self._contexts))]
-                self._contexts[key] = context
-        if not isinstance(answer, tuple):
-            return context, FALLBACK, fallback_probabilities(self.store)
-        probabilities, seconds = answer
-        late = seconds > self.settings.latency_limit
-        with self._lock:
-            breaker.tried(f"scores took {1e3 * seconds:.1f} ms" if late else "", now)
-        return context, name, probabilities  # late or not: the answer is there
-
-    def _score(
-        self, model: Model, context: Context
+    def _timed_scores(
+        self, context: Context, offered: NDArray[np.bool_] | None, model: Model
     ) -> tuple[NDArray[np.float64], float]:
         """Return a version's probabilities, and the seconds that they took."""
-        if model.agent.shared and len(context.features) < self.store.n_arms:
-            raise TypeError(
-                f"features must have a row for each of {self.store.n_arms} arms: got one, what is known of the "
-                "visitor alone, and the agent has one model for all arms (shared=True)"
-            )
         start = self.timer()
-        probabilities = choice_probabilities(model.agent, context, self.settings)
-        return probabilities, self._took("scores", start)
+        found = choice_probabilities(model.agent, context, self.settings, offered)
+        return found, self.timer() - start
 
     def _check(self, breaker: Breaker, now: float) -> None:
-        try:
-            well = self._workers.call(self._healthy, self.settings.deadline)
-            reason = "" if well else "the health check says no"
-        except BusyError:  # nobody was asked
+        answer = self._workers.call(self._healthy, self._deadline)
+        if isinstance(answer.error, BusyError):  # nobody was asked
             return
-        except Exception as error:  # of any kind: a check must not break the shop
-            reason = _words(error)
+        reason = words(answer.error) if answer.error else ""
+        if not answer.error and not answer.value:
+            reason = "the health check says no"
         with self._lock:
             breaker.checked(reason, now)
-
-    def _took(self, what: str, start: float) -> float:
-        seconds = self.timer() - start
-        self.timings[what].append(seconds)
-        return seconds
-
-    def _breaker(self, name: str) -> Breaker:
-        new = Breaker(self.settings.patience, self.settings.pause)
-        return self._breakers.setdefault(name, new)
-
-    @contextmanager
-    def _trying(self, name: str) -> Iterator[None]:
-        """Note a failure; what is in memory is not trusted any more, so the next attempt loads from disk."""
-        try:
-            yield
-        except BusyError:  # no fault of the model's, which was not asked
-            pass
-        except FAILURES as error:
-            self._models.pop(name, None)
-            with self._lock:
-                self._breaker(name).tried(_words(error), self.clock())
-        except BaseException:  # Ctrl-C, perhaps in the middle of an update
-            self._models.pop(name, None)
-            raise
 
     # ---- Learn
 
     def reward(self, event_id: int, reward: float) -> int:
-        """Put the reward of an event, in [0, 1], on disk, learn from it, and return its sequence number.
+        """Put the reward of an event, in [0, 1], on disk, and return its sequence number.
+
+        Agents learn it before they are asked again. With ``Settings(when_closed=True)`` it has no number
+        until its window closes: 0 is returned.
 
         Raises
         ------
         UnknownEventError, DuplicateRewardError, LateRewardError
             If the event was never served, is rewarded already, or has expired. Counted.
         StoreError
-            If the reward is not on disk. Nothing was learnt; send it again.
+            If the reward is not on disk; send it again.
         """
-        start = self.timer()
         event_id = as_size("event_id", event_id, least=0)
+        if isinstance(reward, bool | np.bool_):
+            reward = float(reward)
         reward = as_probability("reward", reward)
-        seq = self.store.log_reward(event_id, reward, self._now)
-        for name in list(self._models):  # the others learn when they are loaded
-            self._ask(name)
-        self._took("acknowledgement", start)
-        every = self.settings.snapshot_every
-        with self._lock:
-            due = seq // every > self._written // every
-            self._written = max(seq, self._written)
-        if due:
-            try:
-                self.snapshot()
-                self._snapshot_trouble = ""
-            except StoreError as error:
-                # The reward is safe without it: a recovery replays more until one succeeds.
-                self._snapshot_trouble = str(error)
-        return seq
+        waits = self.settings.when_closed
+        return self.store.log_reward(event_id, reward, self._now, waits)
 
     def expire(self) -> int:
-        """Give all overdue decisions a reward of zero, learn it, and return how many there were.
+        """Give all overdue decisions a reward of zero, and return how many there were.
 
         `select` and `reward` do the same in passing, for a few at each call.
         """
-        total = 0
-        while n := self.store.expire(self._now, EXPIRED_IN_ONE_GO):
-            total += n
-            for name in list(self._models):
-                self._ask(name)
-        return total
+        return self.store.expire(self._now)
 
     def fates(self) -> dict[str, int]:
         """Count the decisions by their fates, after overdue ones have expired.
 
-        Those in the log are "open", since a reward may yet come, "rewarded", or "expired". Those "refused" were
-        not on the disk in time: nobody has seen them, and no agent learns from them.
+        Those in the log are "open", since a reward may yet come, "rewarded", or "expired". Those "refused" did
+        not reach the disk: nobody has seen them, and no agent learns from them.
         """
         self.expire()
         return self.store.fates()
 
     # ---- Remember
 
-    @contextmanager
-    def _using(self, name: str) -> Iterator[Model]:
-        """Lend a version that serves, up to date with the log; from the disk if it is not in memory."""
+    def _ask(
+        self, name: str, question: Callable[[Model], Any], whole: bool = False
+    ) -> Answer:
+        """Have a version learn what is new, and ask it, in a thread that no interrupt reaches.
+
+        After a failure of any kind, a deadline's too, it is noted, and what is in memory is not trusted any
+        more: the next attempt loads from disk. If the answer is needed, the `whole` time is taken that
+        it needs.
+        """
+        task = partial(self._answer, name, question)
+        answer = self._workers.call(task, None if whole else self._deadline)
+        if answer.error is not None and not isinstance(answer.error, BusyError):
+            self._models.pop(name, None)
+            with self._lock:
+                self._breakers[name].tried(words(answer.error), self._now())
+        return answer
+
+    def _answer(self, name: str, question: Callable[[Model], Any]) -> Any:
+        """Ask a version that serves; the thread that does is one of the service's own."""
         model = self._models.get(name)
         if model is None:
-            model, self.recoveries[name] = recover(self.store, name, self.seed)
-            if name in self.rollout.names:  # else it is a last visit's
-                self._models[name] = model
-        if not model.lock.acquire(timeout=self.settings.deadline):
+            with self._loading:  # once, however many visits wait for it
+                model = self._models.get(name) or self._loaded(name)
+        if not model.lock.acquire(timeout=self._deadline):
             raise TimeoutError(f"{name} is at another call that has not returned")
         try:
-            start, seq = self.timer(), model.seq
-            if model.catch_up(self.store):
-                self._took("update", start)
-            # Another process may have deleted what this one had yet to learn.
-            if seq < self.store.deleted():
-                whole, self.recoveries[name] = recover(self.store, name, self.seed)
-                model.agent, model.seq = whole.agent, whole.seq
-            yield model
+            before = model.seq
+            model.catch_up(self.store, name)
+            answer = question(model)
+            every = self.settings.snapshot_every
+            if self._models.get(name) is model and model.seq // every > before // every:
+                self._save(name, model)
+            return answer
         finally:
             model.lock.release()
 
-    def _ask(
-        self, name: str, question: Callable[[Model], T] = lambda model: None
-    ) -> T | None:
-        """Have a version learn what is new, ask it, and note a failure, a deadline's too: then return None."""
-
-        def task() -> T:
-            with self._using(name) as model:
-                return question(model)
-
-        with self._trying(name):
-            return self._workers.call(task, self.settings.deadline)
+    def _loaded(self, name: str) -> Model:
+        model, self.recoveries[name] = recover(self.store, name, self.seed)
+        if name in self.rollout.names:  # else it is a last visit's
+            self._models[name] = model
+        return model
 
     def _load(self) -> None:
         """Have the versions that serve in memory before a user comes, and no others."""
@@ -485,20 +463,35 @@ class BanditService:
         for retired in set(self._models) - set(names):
             self._models.pop(retired, None)
         for name in names:
-            with self._trying(name), self._using(name):
-                pass
+            answer = self._ask(name, lambda model: None, whole=True)
+            if isinstance(answer.error, ImportError):  # what the agent needs is missing
+                raise answer.error
+
+    def _save(self, name: str, model: Model) -> None:
+        try:
+            self.store.save_snapshot(name, model.seq, model.to_bytes())
+            self._snapshot_trouble = ""
+        except StoreError as error:
+            # Rewards are safe without it: a recovery replays more until one succeeds.
+            self._snapshot_trouble = str(error)
 
     def snapshot(self) -> None:
         """Write down what each version in memory has learnt."""
         for name in list(self._models):
             found = self._ask(name, lambda model: (model.seq, model.to_bytes()))
-            if found:  # else what went wrong in memory is never on the disk
-                self.store.save_snapshot(name, *found)
+            if found.error is None:  # what went wrong in memory is never on the disk
+                self.store.save_snapshot(name, *found.value)
 
     def agent(self, name: str) -> Agent:
         """Return the agent of a version that serves: the one in memory, not a copy."""
-        with self._using(name) as model:
-            return model.agent
+        return self._asked(name, lambda model: model.agent)
+
+    def _asked(self, name: str, question: Callable[[Model], Any]) -> Any:
+        """Return a version's answer, however long it takes, or raise what went wrong."""
+        answer = self._ask(name, question, whole=True)
+        if answer.error is not None:
+            raise answer.error
+        return answer.value
 
     def learnt(self, replayed: bool = False) -> dict[str, bytes]:
         """Return what each version that serves has learnt: by its name, the same bytes for the same rewards.
@@ -507,10 +500,9 @@ class BanditService:
         """
         found = {}
         for name in self.rollout.names:
-            with self._using(name) as model:
-                if replayed:
-                    model, _ = recover(self.store, name, from_first=True)
-                found[name] = model.to_bytes()
+            found[name] = self._asked(name, Model.to_bytes)
+            if replayed:
+                found[name] = recover(self.store, name, from_first=True)[0].to_bytes()
         return found
 
     # ---- Renew
@@ -562,7 +554,7 @@ class BanditService:
     def review_rollout(self) -> Review:
         """Judge the rollout: see `Rollout.review`. A version that does not work is rolled back at once."""
         rolling = self.rollout.rolling
-        breaker = self._breaker(rolling.name) if rolling else None
+        breaker = self._breakers[rolling.name] if rolling else None
         broken = breaker.reason if breaker and breaker.open else ""
         self.expire()
         review = self.rollout.review(broken)
@@ -572,18 +564,44 @@ class BanditService:
     # ---- Look after
 
     def check_health(self) -> Health:
-        """Check the service and return the result."""
-        reasons = {name: self._breaker(name).reason for name in self.rollout.names}
-        problems = {name: reason for name, reason in reasons.items() if reason}
-        if self._snapshot_trouble:
-            problems["snapshot"] = self._snapshot_trouble
-        messages = tuple(alert.message for alert in list(self._alerts))
-        return Health(problems, self.store.counters(), messages)
+        """Check the service and return the result: see `Health`.
+
+        Before version 3.51.3 SQLite can damage a file if two connections write or checkpoint at the
+        same moment. The service has one, and others should only read.
+        """
+        now, store = self._now(), self.store
+        age, overdue = store.oldest_open(now)
+        hung = self._workers.hung
+        problems = {name: self._breakers[name].reason for name in self.rollout.names}
+        problems["snapshot"] = self._snapshot_trouble
+        problems["store"] = store.trouble
+        problems["set aside"] = store.last_set_aside
+        if not store.is_in_place():
+            problems["file"] = f"{store.path} was removed or replaced underneath"
+        if (ahead := store.ahead(now)) > AHEAD:
+            problems["clock"] = f"the log is {ahead:.0f} s ahead of it"
+        if overdue > self.settings.attribution:
+            problems["open decisions"] = f"one is {overdue:.0f} s overdue"
+        if hung:
+            problems["hung calls"] = f"{hung} of {THREADS} threads hang"
+        problems |= {one.fact: one.trouble for one in self._watches}
+        notes = ()
+        if sqlite3.sqlite_version_info < FAULTY_BEFORE:
+            version = sqlite3.sqlite_version
+            notes = (f"SQLite {version} has known faults: let nobody else write",)
+        return Health(
+            {name: reason for name, reason in problems.items() if reason},
+            dict(sorted(store.counters.items())),
+            tuple(alert.message for alert in list(self._alerts)),
+            age,
+            notes,
+        )
 
     def watch(self) -> list[Alert]:
         """Feed the monitors with the events whose fate is known since the last time; return their alerts.
 
-        Should this fail, no monitor has moved on: the next call returns the same alerts.
+        Events that a monitor cannot take are set aside, for this monitor. Should the result not reach the disk,
+        no monitor has moved on: the next call returns the same alerts.
         """
         self.expire()
         with self._watching:
@@ -601,7 +619,8 @@ class BanditService:
     def forget_before(self, before: float) -> int:
         """Delete the events before a time in seconds; return how many there were.
 
-        What they taught stays in the agents and their snapshots.
+        What they taught stays in the agents and their snapshots. Visits are served meanwhile. If another
+        connection reads for seconds, StoreError says that traces are left in the write-ahead log.
         """
         return self._delete(before=as_finite("before", before))
 
@@ -609,24 +628,18 @@ class BanditService:
         """Delete every event of one user; return how many there were.
 
         What an agent has learnt from them, a term in two sums, stays in it; a retrained version knows
-        nothing of them.
+        nothing of them. For readers see `forget_before`.
         """
-        with self._lock:
-            self._contexts.clear()
         return self._delete(user=self.store.pseudonym(user_id))
 
     def _delete(self, **which: float | bytes) -> int:
-        def snapshots() -> Iterator[tuple[str, int, bytes]]:
+        def snapshots() -> Iterator[tuple[str, bytes]]:
             for version in self.store.versions("candidate", "rolling", "active"):
                 if version.state != "candidate" or version.validation.get("passed"):
                     model, _ = recover(self.store, version.name)
-                    yield version.name, model.seq, model.to_bytes()
+                    yield version.name, model.to_bytes()
+            self._models.clear()  # they are loaded from these: some may lack what goes
 
-        gone = self.store.delete_events(snapshots, **which)
-        self._models.clear()
+        gone = self.store.delete_events(snapshots, now=self._now(), **which)
         self._load()
         return gone
-
-
-def _words(error: Exception) -> str:
-    return str(error) or type(error).__name__

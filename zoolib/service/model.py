@@ -8,8 +8,10 @@ an agent exactly.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +22,11 @@ from zoolib._support.state import from_bytes, to_bytes
 from zoolib.agents.base import Agent, Context
 from zoolib.agents.policies import with_floor
 from zoolib.service.database import StoreCorruptError
+from zoolib.service.log import Row
 from zoolib.service.settings import Settings
 from zoolib.service.store import Store
 
+TAUGHT_AT_ONCE = 500  # rewards; the agent is checked after them, and goes back to before them if need be
 NOBODY = -1  # stands for the user's id in what an agent sees
 
 # Maps the number of arms or their labels, that of features, and a seed to an agent that has learnt nothing.
@@ -54,15 +58,28 @@ def neural_linear(
 
 
 def choice_probabilities(
-    agent: Agent, context: Context, settings: Settings
+    agent: Agent,
+    context: Context,
+    settings: Settings,
+    offered: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.float64]:
     r"""Return the probabilities (K,) that an arm is then drawn with, so that they are exact propensities.
 
     They are :math:`(1 - \varepsilon)\, m(a) + \varepsilon / K`, where m(a) is the agent's own propensity
     (for Thompson sampling, the share of posterior draws that the arm wins) and :math:`\varepsilon` the floor.
+    If not all arms are `offered` (K,), K counts those that are, and the others have none.
     """
-    policy = agent.propensities(context, n_draws=settings.n_draws)
-    return with_floor(policy, settings.floor)
+    policy = agent.propensities(context, offered, n_draws=settings.n_draws)
+    return with_floor_on_offer(policy, settings.floor, offered)
+
+
+def with_floor_on_offer(
+    policy: NDArray[np.float64], epsilon: float, offered: NDArray[np.bool_] | None
+) -> NDArray[np.float64]:
+    """Return a policy (K,) as `with_floor` does, but with a floor for arms on offer alone; for all if None."""
+    if offered is None:
+        return with_floor(policy, epsilon)
+    return (1 - epsilon) * policy + epsilon * offered / offered.sum()
 
 
 class Model:
@@ -74,16 +91,37 @@ class Model:
     def __init__(self, agent: Agent, seq: int) -> None:
         self.agent, self.seq, self.lock = agent, seq, threading.Lock()
 
-    def catch_up(self, store: Store, known: int = 0) -> int:
-        """Learn what the log holds beyond `seq`, but for events up to a known one; count the rewards read."""
-        read = 0
-        for seq, event, features, arm, reward in store.rewards_after(self.seq):
-            if features is not None and event > known:
+    def catch_up(self, store: Store, version: str = "") -> None:
+        """Learn what the log holds beyond `seq`, but for what was set aside for the version.
+
+        If a reward cannot be learnt, the agent may have learnt half of it, and should not be used any more.
+        """
+        self.learn(store.rewards_after(self.seq, version))
+
+    def learn(self, rows: Iterable[Row]) -> None:
+        """Learn rewards, one by one; those of visits without features teach nothing."""
+        for seq, _, features, arm, reward in rows:
+            if features is not None:
                 context = Context(NOBODY, features)
                 self.agent.update(context, self.agent.arms[arm], reward)
             self.seq = seq
-            read += 1
-        return read
+
+    def trouble_with(self, rows: Sequence[Row]) -> Exception | None:
+        """Learn rewards; return the error if the agent cannot, or can then no longer choose, or be saved.
+
+        A lack of memory is raised.
+        """
+        try:
+            self.learn(rows)
+            if (features := rows[-1][2]) is not None:
+                context = Context(NOBODY, features)
+                with_floor(self.agent.propensities(context, n_draws=2), 0.5)
+            self.to_bytes()
+        except MemoryError:
+            raise
+        except Exception as error:
+            return error
+        return None
 
     def to_bytes(self) -> bytes:
         """Write down what the agent has learnt: the same for the same rewards, whatever it has shown.
@@ -122,29 +160,64 @@ def recover(
 ) -> tuple[Model, Recovery]:
     """Load a version: its newest snapshot that is whole, and the rewards that came after it.
 
-    The seed of its random numbers is `seed` together with the number of events so far. With `from_first`
-    the oldest snapshot is taken, not the newest: this replays all that is retained. Without any snapshot
-    that can be used StoreCorruptError is raised.
+    What the agent cannot learn is set aside: see `teach`. The seed of its random numbers is `seed` together
+    with the number of events so far. With `from_first` the oldest snapshot is taken, not the newest: this
+    replays all that is retained. Without any snapshot that can be used StoreCorruptError is raised.
     """
-    deleted, snapshots = store.deleted(), store.snapshots(name)
-    if from_first:
-        snapshots = snapshots[::-1]
-    numbers = np.random.SeedSequence([seed, store.last_event()])
-    why = "there is none"
-    for damaged, (seq, blob) in enumerate(snapshots):
-        try:
-            model = Model.from_bytes(blob, seq, numbers)
-        except (ValueError, TypeError) as error:
-            why = str(error)
-            continue
-        replayed = model.catch_up(store)
-        if store.deleted() > deleted:  # by another process: what was read may be gone
-            return recover(store, name, seed, from_first)
-        model.seq = max(model.seq, deleted)
-        return model, Recovery(name, seq, replayed, damaged)
-    raise StoreCorruptError(
-        f"database {store.path} holds no good snapshot of {name}: {why}"
-    )
+    while True:
+        deleted, snapshots = store.deleted(), store.snapshots(name)
+        numbers = np.random.SeedSequence([seed, store.last_event()])
+        why, model = "there is none", None
+        order = -1 if from_first else 1
+        for number, (seq, blob) in enumerate(snapshots[::order]):
+            try:
+                model = Model.from_bytes(blob, seq, numbers)
+                damaged = number
+                break
+            except (ImportError, MemoryError):  # its bytes may well be whole
+                raise
+            except Exception as error:  # bytes of another origin fail in many ways
+                why = words(error)
+        if model is None:
+            raise StoreCorruptError(
+                f"database {store.path} holds no good snapshot of {name}: {why}"
+            )
+        rows = store.rewards_after(seq, name)
+        model, read = teach(model, rows, partial(store.set_aside, name))
+        if store.deleted() == deleted:  # else what was read may be gone
+            known = max(model.seq, deleted)
+            model = Model.from_bytes(model.to_bytes(), known, numbers)
+            return model, Recovery(name, seq, read, damaged)
+
+
+def teach(
+    model: Model,
+    rows: Iterable[Row],
+    set_aside: Callable[[int, str], object],
+) -> tuple[Model, int]:
+    """Have a version learn rewards; return it, and how many they were.
+
+    What its agent cannot learn, or cannot choose after, it does without: the number of the reward and the
+    reason are handed to `set_aside`. A lack of memory is no such reason, and raises MemoryError.
+    """
+    rows, read = iter(rows), 0
+    while part := list(islice(rows, TAUGHT_AT_ONCE)):
+        before, learnt = model.to_bytes(), model.seq
+        if model.trouble_with(part):  # with which one of them, a look after each shows
+            model = Model.from_bytes(before, learnt, np.random.SeedSequence(0))
+            for row in part:
+                before = model.to_bytes()
+                if error := model.trouble_with([row]):
+                    set_aside(row[0], words(error))
+                    numbers = np.random.SeedSequence(0)
+                    model = Model.from_bytes(before, row[0], numbers)
+        read += len(part)
+    return model, read
+
+
+def words(error: BaseException) -> str:
+    """Return what an error says, or what it is."""
+    return str(error) or type(error).__name__
 
 
 def learns_from_rewards_alone(agent: Agent) -> bool:

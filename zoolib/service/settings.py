@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zoolib._support.checks import (
+    as_flag,
     as_level,
     as_not_negative,
     as_positive,
@@ -29,10 +30,14 @@ class Settings:
         Rewards between two snapshots of a version.
     attribution : float
         Seconds within which a reward counts. A decision without a reward then gets zero; a later reward is
-        rejected.
+        rejected. If a shop sends clicks but no zeros, agents know until then only of visits that were
+        clicked, and may show one product to nearly everybody: send zeros too, or set `when_closed`. See
+        "When clicks come late".
+    when_closed : bool
+        Whether an agent learns a visit only when its window has closed, its reward or zero in turn.
     deadline : float
-        Seconds for which a decision waits for the features, for the model and for the disk. Without features or
-        scores a fallback answers; a decision that reaches the disk later is void.
+        Seconds for which a decision waits for the features, and again for the model. Without features or scores
+        a fallback answers. For the disk there is none: a decision is shown when it is written.
     latency_limit : float
         Seconds that a model may take for its scores. Later ones serve, and count as a failure.
     patience : int
@@ -44,7 +49,8 @@ class Settings:
     guard_visits : int
         Visits, rewarded or expired, that each side of a rollout needs before a stage is judged.
     min_sample : float
-        Effective number of logged events that a validation must rest on.
+        Effective number of logged events that a validation must rest on; a quarter as many, effectively, must
+        have been rewarded, since intervals from fewer are too short.
     """
 
     n_draws: int = setting(as_size, 100)
@@ -52,6 +58,7 @@ class Settings:
     floor: float = setting(as_rate, 0.02)
     snapshot_every: int = setting(as_size, 500)
     attribution: float = setting(as_positive, 3_600.0)
+    when_closed: bool = setting(as_flag, False)
     deadline: float = setting(as_positive, 1.0)
     latency_limit: float = setting(as_positive, 0.010)
     patience: int = setting(as_size, 3)

@@ -2,16 +2,15 @@
 
 All SQL but the tables is here. Each event that is acknowledged is one transaction, on disk before the
 call returns: a process killed at any moment loses nothing that it has acknowledged. Users appear as
-pseudonyms only.
+pseudonyms; see `Store` for what these hide, and what they do not.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from os import PathLike
@@ -20,14 +19,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zoolib._support.checks import as_ids, as_rate, as_size
+from zoolib._support.checks import as_finite, as_ids, as_rate, as_size
 from zoolib._support.labels import Labels
-from zoolib.service.database import Database, StoreError
+from zoolib.service.database import StoreError
+from zoolib.service.log import FEATURE_TYPE, Log
 
-FEATURE_TYPE = np.dtype("<f4")  # of the features in the log, the same on every machine
 LARGEST_ID = 2**63 - 1  # that SQLite can hold
-READ_AT_ONCE = 1_000  # rewards that a version learns between two looks at the log
 EXPIRED_AT_ONCE = 10  # decisions that expire while another one is logged
+EXPIRED_IN_ONE_GO = 200  # decisions; then others may write
+DELETED_AT_ONCE = 5_000  # events; then others may write
+LATEST = 1e13  # seconds: later times would not add up with shorter ones
 # In addition to a version's first snapshot: the newest, and one more in case it is damaged.
 SNAPSHOTS_KEPT = 2
 
@@ -48,63 +49,22 @@ class LateRewardError(RewardRejectedError):
     """A reward for an event that has expired; its zero stands."""
 
 
-# Why there is no reward to come, by what is found: whether the event is open, and has expired.
+# Why there is no reward to come, by what is found: whether the event has a reward, and has expired.
 REJECTIONS = {
     None: (UnknownEventError, "unknown event", "be of an event served"),
-    (0, 0): (DuplicateRewardError, "duplicate reward", "have no reward yet"),
-    (0, 1): (LateRewardError, "late reward", "be of an event that has not expired"),
+    (1, 0): (DuplicateRewardError, "duplicate reward", "have no reward yet"),
+    (1, 1): (LateRewardError, "late reward", "be of an event that has not expired"),
 }
 Clock = Callable[[], float]  # read when nobody else can write: time never decreases
 DELETED = "deleted up to the reward"  # the name of a fact
-COMPLETE = (  # without the index SQLite walks through all that were ever served
-    "SELECT ifnull((SELECT min(id) - 1 FROM events INDEXED BY open_events WHERE open),"
-    " (SELECT seq FROM sqlite_sequence WHERE name = 'events'))"
+DECIDED = "SELECT asked, id, arm, propensity, version FROM events WHERE request = ?"
+# Events to be deleted: what happened after the clock was set back has times as far ahead as the log is.
+DOOMED = (
+    "id <= :last AND (user = :user OR events.time < :before"
+    " OR (events.time > :now AND events.time - :ahead < :before))"
 )
-FATES = ("open", "rewarded", "expired", "refused")
 # Hashes of a request's id, and of who asked with what; None without an id.
 Asked = tuple[bytes, bytes] | tuple[None, None]
-
-
-@dataclass(frozen=True)
-class EventLog:
-    """Events that were rewarded or have expired; n rows, `n_contexts` different contexts.
-
-    Attributes
-    ----------
-    seq, event, arm : ndarray of int, shape (n,)
-        Sequence number of the reward, number of the event, and place of the arm shown among all.
-    reward, propensity : ndarray of float, shape (n,)
-        The reward, zero for an event that expired, and the probability with which the arm was drawn.
-    version : ndarray of str, shape (n,)
-        The version or fallback that drew it.
-    features : ndarray of float32, shape (n_contexts, K, d)
-        The contexts; where only the visitor is known, all K rows are equal.
-    context : ndarray of int, shape (n,)
-        Which of them each event had; -1 if its features did not come in time.
-    """
-
-    seq: NDArray[np.int64]
-    event: NDArray[np.int64]
-    arm: NDArray[np.int64]
-    reward: NDArray[np.float64]
-    propensity: NDArray[np.float64]
-    version: NDArray[np.str_]
-    features: NDArray[np.float32]
-    context: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.seq)
-
-    @property
-    def played(self) -> NDArray[np.float32]:
-        """Features of the arms shown, shape (n, d)."""
-        return self.features[self.context, self.arm]
-
-    def where(self, rows: NDArray | slice) -> EventLog:
-        """Return some of the events, by a mask of n booleans, positions or a slice, with all contexts."""
-        columns = vars(self).items()
-        chosen = {name: column[rows] for name, column in columns if name != "features"}
-        return EventLog(**chosen, features=self.features)
 
 
 @dataclass(frozen=True)
@@ -122,7 +82,7 @@ class Version:
     note: str  # why it was retired
 
 
-class Store(Database):
+class Store(Log):
     """Log, registry and snapshots of one service, in one file.
 
     The file remembers numbers of arms and features, and a digest of the key, from its first version on.
@@ -136,7 +96,13 @@ class Store(Database):
     n_features : int
         d.
     key : bytes
-        16 to 64 secret bytes. Without them nobody can find out to which user an event belongs.
+        16 to 64 secret bytes.
+
+    Notes
+    -----
+    Users are stored as keyed hashes of their ids: without the key nobody can compute the hash of an id. But the
+    features of each visit are stored, too, and whoever has a table of users with the same features can look a
+    visit up in it, if no two users are alike. So keep the file as you keep that table.
     """
 
     def __init__(
@@ -147,19 +113,25 @@ class Store(Database):
         key: bytes,
     ) -> None:
         self.arms = Labels("n_arms", n_arms)
-        self.n_arms = len(self.arms)
         self.n_features = as_size("n_features", n_features)
         if not isinstance(key, bytes) or not 16 <= len(key) <= 64:
             raise ValueError(f"key must be 16 to 64 bytes: got {type(key).__name__}")
         self._key = key
-        # Decisions that never reached the disk, to be counted, and those that are void, to be deleted, too.
-        self._lost, self._void, self._counting = 0, list[int](), threading.Lock()
         self._made_with = {
             "n_arms": _as_json("n_arms", self.arms.setting()),
             "n_features": str(n_features),
             "key": blake2b(b"key check", digest_size=8, key=key).hexdigest(),
         }
+        self._serving: list[Version] | None = None
+        self.counters = Counter[str]()
+        self.last_set_aside = ""  # in this process: of which version, and why
         super().__init__(path)
+        # The time of the log never decreases; while the clock is behind it, it goes on at the clock's pace.
+        ((self._time,),) = self._rows(
+            "SELECT max(ifnull((SELECT time FROM events ORDER BY id DESC LIMIT 1), -1e999),"
+            " ifnull((SELECT time FROM rewards ORDER BY seq DESC LIMIT 1), -1e999))"
+        )
+        self._reading = np.inf
 
     def _open(self) -> None:
         super()._open()
@@ -170,20 +142,30 @@ class Store(Database):
                     f"{name} must be what {self.path} was made with{shown}"
                 )
 
-    def close(self) -> None:
-        """Close the file, and first try to undo what is void: after a kill, or if this fails, it stays open."""
-        with self.alone():  # another thread may be at the file
-            with suppress(StoreError):
-                self._settle()
-            super().close()
+    def note(self, what: str) -> None:
+        """Count something, from the opening of the file on."""
+        with self.alone:
+            self.counters[what] += 1
 
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Do all of it, on disk when this returns, or nothing; first what was refused is undone."""
-        with self.alone():
-            self._settle()
-            with super().transaction() as db:
-                yield db
+    def _now(self, clock: Clock) -> float:
+        """Return the time of the log: the clock's, unless that has gone backwards."""
+        reading = as_finite("clock", clock())
+        if abs(reading) > LATEST:
+            raise ValueError(
+                f"clock must be below {LATEST:.0e} seconds: got {reading:g}"
+            )
+        before, self._reading = self._reading, reading
+        if reading < self._time:
+            if reading < before:
+                self.note("clock went backwards")
+            self._time += max(0.0, reading - before)
+        else:
+            self._time = reading
+        return self._time
+
+    def ahead(self, now: float) -> float:
+        """Return how many seconds the time of the log is ahead of the clock."""
+        return max(0.0, self._time - now)
 
     def pseudonym(self, user_id: Hashable) -> bytes:
         """Return the keyed hash of a user's id, 16 bytes."""
@@ -207,12 +189,10 @@ class Store(Database):
 
     def decided(self, request: Asked) -> tuple[int, Hashable, float, str] | None:
         """Return event id, arm, propensity and version of a request that was answered before."""
-        with self.alone():
-            self._settle()
-            found = self._rows(
-                "SELECT asked, id, arm, propensity, version FROM events WHERE request = ?",
-                request[0],
-            )
+        with self.alone:
+            return self._decided(self._rows(DECIDED, request[0]), request)
+
+    def _decided(self, found: list[tuple], request: Asked) -> tuple | None:
         if found and found[0][0] != request[1]:
             raise ValueError(
                 "request_id must be new, or of the same user and moment: it stands for another request"
@@ -230,227 +210,213 @@ class Store(Database):
         clock: Clock,
         attribution: float = np.inf,
         request: Asked = (None, None),
-        in_time: Callable[[], bool] = lambda: True,
+        offered: NDArray[np.bool_] | None = None,
     ) -> tuple[int, Hashable, float, str]:
         """Log one decision, or find that of the request; return event id, arm, propensity and version.
 
         The user is a pseudonym and the features have shape (K, d), or (1, d) of the visitor alone; they are
-        None if they did not come. `version` drew the arm; `assigned` is the version of the user, another
-        one if a fallback stood in for it. A time before the last one is logged as the last one, and counted:
-        after a clock that was ahead nothing expires until it is there again.
-        An event that is not on disk, or not `in_time`, is refused: it is counted, and StoreError raised.
+        None if they did not come. `version` drew the arm, one of those `offered` (K,), or of all; `assigned`
+        is the version of the user, another one if a fallback stood in for it. An event that does not reach
+        the disk is refused: it is counted, and StoreError raised. Should the clock go backwards, the time of
+        the log goes on from where it was, so that what is open expires after its window.
         """
         arm = int(as_ids("arm", arm, self.n_arms))
         propensity = as_rate("propensity", propensity)
+        without = None
+        if offered is not None:
+            without = json.dumps(np.flatnonzero(~offered).tolist())
         try:
-            with self.alone():  # nobody sees an event that is void
-                with self.transaction() as db:
-                    if request[0] and (known := self.decided(request)):
-                        return known
-                    time = _not_before_the_last(db, clock())
-                    _expire(db, time, EXPIRED_AT_ONCE)
-                    context = _insert_context(db, features)
-                    row = (user, context, arm, propensity, version, assigned, time)
+            with self.alone:
+                time = self._now(clock)  # which may look into the file
+                with self as db:
+                    if request[0]:
+                        found = db.execute(DECIDED, request[:1]).fetchall()
+                        if known := self._decided(found, request):
+                            return known
+                    self._expire(db, time, EXPIRED_AT_ONCE)
+                    context = self._insert_context(db, features)
+                    row = (user, context, without, arm, propensity, version, assigned)
                     number = db.execute(
-                        "INSERT INTO events (user, context, arm, propensity, version, assigned, time, due,"
-                        " request, asked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                        (*row, time + attribution, *request),
+                        "INSERT INTO events (user, context, without, arm, propensity, version, assigned, time,"
+                        " due, request, asked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                        (*row, time, time + attribution, *request),
                     ).lastrowid
-                if in_time():
-                    return number, self.arms[arm], propensity, version
-                self._void.append(number)
-                with suppress(StoreError):  # else before the next transaction
-                    self._settle()
         except StoreError:
-            with self._counting:
-                self._lost += 1
+            self.note("refused")
             raise
-        raise StoreError(f"database {self.path} took too long: the decision is void")
+        return number, self.arms[arm], propensity, version
 
-    def _settle(self) -> None:
-        """Delete and count the decisions that were refused."""
-        lost = self._lost
-        if (lost or self._void) and not self._db.in_transaction:
-            with super().transaction() as db:
-                void = [(event,) for event in self._void]
-                db.executemany("DELETE FROM events WHERE id = ?", void)
-                _count(db, "refused", lost + len(void))
-            self._void.clear()
-            with self._counting:
-                self._lost -= lost
+    def log_reward(
+        self, event_id: int, reward: float, clock: Clock, when_closed: bool = False
+    ) -> int:
+        """Log one reward in [0, 1]; return its sequence number, or count and raise why it is rejected.
 
-    def log_reward(self, event_id: int, reward: float, clock: Clock) -> int:
-        """Log one reward in [0, 1]; return its sequence number, or count and raise why it is rejected."""
+        With `when_closed` it has none yet, 0: it gets it when its window closes.
+        """
         row = (min(event_id, LARGEST_ID),)
-        with self.transaction() as db:
-            time = _not_before_the_last(db, clock())
-            _expire(db, time, EXPIRED_AT_ONCE)
-            _expire(db, time, 1, *row)
-            found = db.execute(
-                "SELECT open, expired FROM events LEFT JOIN rewards ON event = id WHERE id = ?",
-                row,
-            ).fetchone()
-            if found == (1, None):
-                return db.execute(
-                    "INSERT INTO rewards (event, reward, time, expired) VALUES (?, ?, ?, 0)",
-                    (event_id, reward, time),
-                ).lastrowid
-            kind, name, words = REJECTIONS[found]
-            _count(db, f"rejected: {name}")
+        with self.alone:
+            time = self._now(clock)
+            with self as db:
+                self._expire(db, time, EXPIRED_AT_ONCE)
+                self._expire(db, time, 1, *row)
+                found = db.execute(
+                    "SELECT NOT open OR claimed IS NOT NULL, ifnull(expired, 0) FROM events"
+                    " LEFT JOIN rewards ON event = id WHERE id = ?",
+                    row,
+                ).fetchone()
+                if found == (0, 0):
+                    if when_closed:
+                        claim = "UPDATE events SET claimed = ? WHERE id = ?"
+                        db.execute(claim, (reward, event_id))
+                        return 0
+                    return db.execute(
+                        "INSERT INTO rewards (event, reward, time, expired) VALUES (?, ?, ?, 0)",
+                        (event_id, reward, time),
+                    ).lastrowid
+                kind, name, words = REJECTIONS[found]
+                self.note(f"rejected: {name}")
         raise kind(f"event_id must {words}: got {event_id}")
 
-    def expire(self, clock: Clock, most: int) -> int:
-        """Give the oldest overdue open events a reward of zero; return their number."""
-        with self.alone():
-            self._settle()
-            due = "SELECT 1 FROM events WHERE open AND due <= ? LIMIT 1"
-            if not self._rows(due, clock()):
-                return 0
-            with self.transaction() as db:
-                return _expire(db, _not_before_the_last(db, clock()), most)
+    def expire(self, clock: Clock) -> int:
+        """Give all overdue open events their reward, or zero, the oldest first; return how many there were."""
+        total = 0
+        with self.alone:
+            time = self._now(clock)
+        while self._rows("SELECT 1 FROM events WHERE open AND due <= ? LIMIT 1", time):
+            with self.alone, self as db:
+                total += self._expire(db, time, EXPIRED_IN_ONE_GO)
+        return total
+
+    def _expire(
+        self, db: sqlite3.Connection, time: float, most: int, event: int | None = None
+    ) -> int:
+        """Give overdue open events a reward, zero if none was claimed, the oldest first, or one; count them."""
+        which, values = ("", ()) if event is None else (" AND id = ?", (event,))
+        return db.execute(
+            "INSERT INTO rewards (event, reward, time, expired)"
+            " SELECT id, ifnull(claimed, 0), ?, claimed IS NULL FROM events"
+            f" WHERE open AND due <= ?{which} ORDER BY due, id LIMIT ?",
+            (time, time, *values, most),
+        ).rowcount
+
+    def oldest_open(self, now: float) -> tuple[float, float]:
+        """Return the seconds since the oldest open event, and how many of them it is overdue; 0 without one."""
+        now = max(now, self._time)
+        with self.alone:
+            oldest = "SELECT time, due FROM events WHERE open ORDER BY due LIMIT 1"
+            ((time, due),) = self._rows(oldest) or [(now, now)]
+            return now - time, max(0.0, now - due)
 
     def fates(self) -> dict[str, int]:
         """Count the events by their fates: see `BanditService.fates`."""
-        with self.alone():
-            self._settle()
-            ((*counts, n),) = self._rows(
-                "SELECT (SELECT count(*) FROM events WHERE open), count(*) - ifnull(sum(expired), 0),"
-                " ifnull(sum(expired), 0), (SELECT count FROM counters WHERE name = 'refused') FROM rewards"
+        with self.alone:
+            (waiting, claimed), (closed, expired) = self._rows(
+                "SELECT count(*), count(claimed) FROM events WHERE open UNION ALL"
+                " SELECT count(*), ifnull(sum(expired), 0) FROM rewards"
             )
-        return dict(zip(FATES, (*counts, n or 0), strict=True))
+        return {
+            "open": waiting - claimed,
+            "rewarded": closed - expired + claimed,
+            "expired": expired,
+            "refused": self.counters["refused"],
+        }
 
-    def complete(self) -> int:
-        """Return the last event up to which all have their fates."""
-        return self._rows(COMPLETE)[0][0] or 0
+    def set_aside(self, version: str, seq: int, why: str) -> None:
+        """Leave a reward out of what a version learns, for good, and remember why."""
+        self.last_set_aside = f"{version} could not learn reward {seq}: {why:.200}"
+        with self.alone, self as db:
+            row = version, seq, why[:200]
+            db.execute("INSERT OR IGNORE INTO set_aside VALUES (?, ?, ?)", row)
+            self.note("set aside")
 
-    def last_event(self) -> int:
-        """Return the highest event id ever given, 0 if none was."""
-        return self._last("events")
+    def _insert_context(
+        self, db: sqlite3.Connection, features: NDArray[np.float32] | None
+    ) -> int | None:
+        """Store features, and return their id.
 
-    def last_seq(self) -> int:
-        """Return the highest sequence number of a reward ever given, 0 if none was."""
-        return self._last("rewards")
-
-    def _last(self, table: str) -> int:
-        found = self._rows("SELECT seq FROM sqlite_sequence WHERE name = ?", table)
-        return found[0][0] if found else 0
-
-    def rewards_after(
-        self, seq: int
-    ) -> Iterator[tuple[int, int, NDArray[np.float32] | None, int, float]]:
-        """Yield `seq`, event, features (K, d) or (1, d), place of the arm and reward, in their order.
-
-        Events whose features did not come in time have None.
+        Columns that are the same in all rows describe the visitor, the others the products: these are often
+        the same at every visit, and are stored once.
         """
-        rows = [()] * READ_AT_ONCE
-        while len(rows) == READ_AT_ONCE:
-            # Not row by row: whoever reads may take his time, and others want to write.
-            rows = self._rows(
-                "SELECT seq, event, features, arm, reward FROM rewards"
-                " JOIN events ON events.id = event LEFT JOIN contexts ON contexts.id = context"
-                " WHERE seq > ? ORDER BY seq LIMIT ?",
-                *(seq, READ_AT_ONCE),
-            )
-            for seq, event, blob, arm, reward in rows:
-                yield seq, event, blob and self._features(blob), arm, reward
-
-    def log(self, after: int = 0) -> EventLog:
-        """Read the events with a fate after a sequence number, in its order; meanwhile other threads wait."""
-        return self._log("seq > ? ORDER BY seq", after)
-
-    def visits(self, after: int = 0) -> EventLog:
-        """Read the events after one, in their own order, up to the first that has no fate yet.
-
-        Clicks come soon, and zeros when visits expire: of the newest visits only the clicks are known.
-        """
-        return self._log("id > ? AND id <= ? ORDER BY id", after, self.complete())
-
-    def _log(self, which: str, *values: int) -> EventLog:
-        where = f"FROM rewards JOIN events ON events.id = event WHERE {which}"
-        events = f"SELECT seq, id, arm, reward, propensity, version, context {where}"
-        contexts = f"SELECT id, features FROM contexts WHERE id IN (SELECT context {where}) ORDER BY id"
-        with self.alone():
-            rows, known = self._rows(events, *values), self._rows(contexts, *values)
-        columns = list(zip(*rows, strict=True)) or [()] * 7
-        kinds = (np.int64, np.int64, np.int64, float, float, np.str_)
-        fields = map(np.array, columns[:-1], kinds)
-        features = np.empty((len(known), self.n_arms, self.n_features), np.float32)
-        place_of = {None: -1}
-        for place, (number, blob) in enumerate(known):
-            features[place], place_of[number] = self._features(blob), place
-        context = np.array([place_of[one] for one in columns[-1]], np.int64)
-        return EventLog(*fields, features, context)
-
-    def _features(self, blob: bytes) -> NDArray[np.float32]:
-        return np.frombuffer(blob, FEATURE_TYPE).reshape(-1, self.n_features)
-
-    def events(self) -> list[tuple]:
-        """List id, user, arm, propensity, version, time and reward (or None) of all retained events."""
-        rows = self._rows(
-            "SELECT id, user, arm, propensity, version, events.time, reward"
-            " FROM events LEFT JOIN rewards ON event = id ORDER BY id"
-        )
-        return [(*row[:2], self.arms[row[2]], *row[3:]) for row in rows]
-
-    def arm_totals(self, n_rewards: int) -> NDArray[np.float64]:
-        """Return visits and summed rewards of each arm in the newest n rewards, shape (2, K)."""
-        totals = np.zeros((2, self.n_arms))
-        for arm, *row in self._rows(
-            "SELECT arm, count(*), sum(reward) FROM rewards"
-            " JOIN events ON id = event WHERE seq > ? GROUP BY arm",
-            self.last_seq() - n_rewards,
-        ):
-            totals[:, arm] = row
-        return totals
-
-    def clicks_by_user(self, assigned: str, after: int) -> NDArray[np.float64]:
-        """Return visits and summed rewards of each user assigned to a version after an event, shape (U, 2).
-
-        They end where `visits` end.
-        """
-        rows = self._rows(
-            "SELECT count(*), sum(reward) FROM events JOIN rewards ON event = id"
-            " WHERE assigned = ? AND id > ? AND id <= ? GROUP BY user ORDER BY user",
-            *(assigned, after, self.complete()),
-        )
-        return np.array(rows, float).reshape(-1, 2)
+        if features is None:
+            return None
+        features, number = np.ascontiguousarray(features, FEATURE_TYPE), None
+        same = (features == features[0]).all(axis=0)
+        if len(features) > 1 and same.any():
+            table = np.where(same, np.float32(0), features).tobytes()
+            number = _number_of(table)
+            db.execute("INSERT OR IGNORE INTO tables VALUES (?, ?)", (number, table))
+            features = np.where(same, features[0], np.float32(0)).astype(FEATURE_TYPE)
+        blob = features.tobytes()
+        row = _number_of(blob, number), blob, number
+        db.execute("INSERT OR IGNORE INTO contexts VALUES (?, ?, ?)", row)
+        return row[0]
 
     def delete_events(
         self,
-        snapshots: Callable[[], Iterable[tuple[str, int, bytes]]],
+        snapshots: Callable[[], Iterable[tuple[str, bytes]]],
         *,
         before: float | None = None,
         user: bytes | None = None,
+        now: float = np.inf,
     ) -> int:
         """Delete the events before a time, or of one pseudonym, with their rewards; return how many.
 
-        `snapshots` yields, for each version that serves or may yet, its name, the last reward in the log, and
-        the agent that has learnt up to it. It is called when nobody else can write any more. Older
-        snapshots that lack a deleted reward go: nothing could be replayed onto them.
+        First `snapshots` yields, for each version that serves or may yet, its name, and the agent that has
+        learnt up to the last reward in the log. Older snapshots that lack a reward to be deleted go: nothing
+        could be replayed onto them. Then the events are deleted, some thousands in a transaction, and visits
+        are served in between. While the time of the log is ahead of the clock, which shows `now`, so are
+        the times of the events since then: they are compared with a time that is as far ahead.
         """
-        which = {"before": before, "user": user}
-        with self.transaction() as db:
-            for snapshot in snapshots():
-                _insert_snapshot(db, *snapshot)
-            last = db.execute(
-                "SELECT max(seq) FROM rewards JOIN events ON id = event"
-                " WHERE events.time < :before OR user = :user",
+        which = {"before": before, "user": user, "now": now, "ahead": self.ahead(now)}
+        which |= {"last": self.last_event(), "most": DELETED_AT_ONCE}
+        total = 0
+        while self._rows(f"SELECT 1 FROM events WHERE {DOOMED} LIMIT 1", **which):
+            with self.alone:  # nobody else learns, or writes, meanwhile
+                kept, last = list(snapshots()), self.last_seq()
+                found = f"SELECT max(seq) FROM rewards JOIN events ON id = event WHERE {DOOMED}"
+                seq = max(self._rows(found, **which)[0][0] or 0, self.deleted())
+                with self as db:
+                    for name, agent in kept:
+                        _insert_snapshot(db, name, last, agent)
+                    db.execute("DELETE FROM snapshots WHERE seq < ?", (seq,))
+                    fact = DELETED, str(seq)
+                    db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", fact)
+            gone = DELETED_AT_ONCE
+            while gone == DELETED_AT_ONCE:
+                gone = self._delete_some(which | {"seq": seq})
+                total += gone
+        self._empty_wal()
+        return total
+
+    def _delete_some(self, which: dict[str, Any]) -> int:
+        """Delete some of the events, but none with a reward after `seq`; return how many."""
+        with self.alone, self as db:
+            doomed = db.execute(
+                f"SELECT id, context FROM events LEFT JOIN rewards ON event = id WHERE {DOOMED}"
+                " AND ifnull(seq, 0) <= :seq LIMIT :most",
                 which,
-            ).fetchone()[0]
-            gone = db.execute(
-                "DELETE FROM events WHERE time < :before OR user = :user", which
-            ).rowcount
-            deleted = max(last or 0, self.deleted())
-            db.execute("DELETE FROM snapshots WHERE seq < ?", (deleted,))
-            remembered = DELETED, str(deleted)
-            db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", remembered)
-            db.execute(
-                "DELETE FROM contexts WHERE NOT EXISTS"
-                " (SELECT 1 FROM events WHERE context = contexts.id)"
+            ).fetchall()
+            ids = [(event,) for event, _ in doomed]
+            db.executemany("DELETE FROM events WHERE id = ?", ids)
+            contexts = [(one,) for one in {context for _, context in doomed}]
+            unused = "NOT EXISTS (SELECT 1 FROM {} WHERE {} = {}.id)".format
+            db.executemany(
+                "DELETE FROM contexts WHERE id = ? AND "
+                + unused("events", "context", "contexts"),
+                contexts,
             )
-        # The write-ahead log holds them, too, until it is emptied.
-        self._rows("PRAGMA wal_checkpoint(TRUNCATE)")
-        return gone
+            db.execute(
+                "DELETE FROM tables WHERE " + unused("contexts", "products", "tables")
+            )
+        return len(doomed)
+
+    def _empty_wal(self) -> None:
+        """Empty the write-ahead log, which holds what was deleted, too; readers are waited for some seconds."""
+        if self._rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
+            raise StoreError(
+                f"database {self.path} is read by another connection, so what was deleted is still in its "
+                "write-ahead log: close that connection, and delete again"
+            )
 
     def deleted(self) -> int:
         """Return the highest sequence number of a deleted reward: an agent that has not learnt it never can."""
@@ -473,7 +439,8 @@ class Store(Database):
         at once.
         """
         state, share = ("active", 100) if parent is None else ("candidate", 0)
-        with self.transaction() as db:
+        with self.alone, self as db:
+            self._serving = None
             if parent is None:
                 made_with = self._made_with.items()
                 db.executemany("INSERT OR IGNORE INTO facts VALUES (?, ?)", made_with)
@@ -496,6 +463,14 @@ class Store(Database):
         )
         return [Version(*row[:7], json.loads(row[7]), row[8]) for row in rows]
 
+    def serving(self) -> list[Version]:
+        """Return the versions that meet users: the active one, and then one that is rolled out, if there is."""
+        with self.alone:
+            if self._serving is None:
+                serving = self.versions("active", "rolling")
+                self._serving = sorted(serving, key=lambda version: version.state)
+            return self._serving
+
     def version(self, name: str) -> Version:
         """Return one version."""
         for version in self.versions():
@@ -507,9 +482,10 @@ class Store(Database):
         """Give versions a new state, share and note, in one transaction.
 
         List what leaves before what takes its place: more than one version is never active, or rolling.
-        If another process has moved one of them since it was read, StoreError is raised and none moves.
+        If one of them has moved since it was read, StoreError is raised and none moves.
         """
-        with self.transaction() as db:
+        with self.alone, self as db:
+            self._serving = None
             for version, *new in moves:
                 moved = db.execute(
                     "UPDATE versions SET state = ?, share = ?, note = ?, since = coalesce("
@@ -519,23 +495,23 @@ class Store(Database):
                 ).rowcount
                 if not moved:
                     raise StoreError(
-                        f"{version.name} is no longer {version.state} with a share of {version.share}: "
-                        "another process has moved it"
+                        f"{version.name} is no longer {version.state} with a share of {version.share}"
                     )
 
     def save_snapshot(self, name: str, seq: int, agent: bytes) -> None:
         """Keep what a version has learnt up to a reward; of older snapshots keep the first and the newest."""
-        with self.transaction() as db:
+        with self.alone:
             if seq < self.deleted():  # it would lack what nobody can learn any more
                 return
-            _insert_snapshot(db, name, seq, agent)
-            db.execute(
-                "DELETE FROM snapshots WHERE version = ?1"
-                " AND seq > (SELECT min(seq) FROM snapshots WHERE version = ?1)"
-                " AND seq NOT IN (SELECT seq FROM snapshots WHERE version = ?1"
-                " ORDER BY seq DESC LIMIT ?2)",
-                (name, SNAPSHOTS_KEPT),
-            )
+            with self as db:
+                _insert_snapshot(db, name, seq, agent)
+                db.execute(
+                    "DELETE FROM snapshots WHERE version = ?1"
+                    " AND seq > (SELECT min(seq) FROM snapshots WHERE version = ?1)"
+                    " AND seq NOT IN (SELECT seq FROM snapshots WHERE version = ?1"
+                    " ORDER BY seq DESC LIMIT ?2)",
+                    (name, SNAPSHOTS_KEPT),
+                )
 
     def snapshots(self, name: str) -> list[tuple[int, bytes]]:
         """List sequence numbers and snapshots of a version, newest first."""
@@ -543,53 +519,16 @@ class Store(Database):
             "SELECT seq, agent FROM snapshots WHERE version = ? ORDER BY seq DESC", name
         )
 
-    # ---- Facts and counters
-
-    def fact(self, name: str) -> str | None:
-        """Return the text remembered under a name, or None."""
-        found = self._rows("SELECT value FROM facts WHERE name = ?", name)
-        return found[0][0] if found else None
-
     def remember(self, facts: dict[str, str]) -> None:
         """Remember texts under their names, all in one transaction."""
-        with self.transaction() as db:
+        with self.alone, self as db:
             db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
 
-    def counters(self) -> dict[str, int]:
-        """Return the counters since the file was made, for example of rejected rewards."""
-        return dict(self._rows("SELECT name, count FROM counters ORDER BY name"))
 
-
-def _count(db: sqlite3.Connection, name: str, by: int = 1) -> None:
-    db.execute(
-        "INSERT INTO counters VALUES (?1, ?2)"
-        " ON CONFLICT (name) DO UPDATE SET count = count + ?2",
-        (name, by),
-    )
-
-
-def _expire(
-    db: sqlite3.Connection, time: float, most: int, event: int | None = None
-) -> int:
-    """Give overdue open events a reward of zero, the oldest first, or only one; return their number."""
-    which, values = ("", ()) if event is None else (" AND id = ?", (event,))
-    return db.execute(
-        "INSERT INTO rewards (event, reward, time, expired) SELECT id, 0, ?, 1 FROM events"
-        f" WHERE open AND due <= ?{which} ORDER BY due, id LIMIT ?",
-        (time, time, *values, most),
-    ).rowcount
-
-
-def _insert_context(
-    db: sqlite3.Connection, features: NDArray[np.float32] | None
-) -> int | None:
-    """Store features, and return their id: 64 bits of a check sum, so that equal ones are stored once."""
-    if features is None:
-        return None
-    blob = np.ascontiguousarray(features, FEATURE_TYPE).tobytes()
-    number = int.from_bytes(blake2b(blob, digest_size=8).digest(), signed=True)
-    db.execute("INSERT OR IGNORE INTO contexts VALUES (?, ?)", (number, blob))
-    return number
+def _number_of(blob: bytes, *more: int | None) -> int:
+    """Return 64 bits of a check sum, so that what is equal is stored once."""
+    digest = blake2b(blob + repr(more).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, signed=True)
 
 
 def _as_json(name: str, value: Any) -> str:
@@ -604,15 +543,3 @@ def _as_json(name: str, value: Any) -> str:
 
 def _insert_snapshot(db: sqlite3.Connection, *snapshot: str | int | bytes) -> None:
     db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", snapshot)
-
-
-def _not_before_the_last(db: sqlite3.Connection, time: float) -> float:
-    """Return the time, or the last one stored should the clock have gone backwards."""
-    ((last,),) = db.execute(
-        "SELECT max(ifnull((SELECT time FROM events ORDER BY id DESC LIMIT 1), ?1),"
-        " ifnull((SELECT time FROM rewards ORDER BY seq DESC LIMIT 1), ?1))",
-        (time,),
-    )
-    if last > time:
-        _count(db, "clock went backwards")
-    return max(last, time)

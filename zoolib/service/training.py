@@ -15,9 +15,10 @@ from zoolib._support.threads import one_thread
 from zoolib.agents.base import Agent, Context
 from zoolib.experiments import offpolicy
 from zoolib.experiments.estimates import Estimate, mean_interval
-from zoolib.service.model import NOBODY, Model, choice_probabilities
+from zoolib.service.log import EventLog
+from zoolib.service.model import NOBODY, Model, choice_probabilities, teach
 from zoolib.service.settings import Settings
-from zoolib.service.store import EventLog, Store
+from zoolib.service.store import Store
 
 # A log whose importance weights are this surely away from a mean of 1 has wrong propensities.
 WEIGHT_LEVEL = 0.9999
@@ -29,21 +30,22 @@ MOST_JUDGED = 10_000
 def train(agent: Agent, log: EventLog, epochs: int = 10) -> Model:
     """Teach an agent that has learnt nothing yet a log; events without features teach it nothing.
 
-    If it has a method `fit`, its network is trained on the log as a table, in so many passes, and its
-    posterior built from it; else it learns reward by reward. A loss that is not finite raises
-    FloatingPointError.
+    If it has a network, a method `embed`, this is trained on the log as a table, in so many passes, and its
+    posterior built from it; else it learns reward by reward, without those that it cannot learn. A loss that
+    is not finite raises FloatingPointError.
     """
     seen = log.where(log.context >= 0)
     if len(seen) == 0:
         raise ValueError("log must hold rewarded events: got none")
-    arms = agent.arms.of(seen.arm)
-    if hasattr(agent, "fit"):
+    model = Model(agent, 0)
+    if hasattr(agent, "embed"):
+        arms = agent.arms.of(seen.arm)
         agent.fit(seen.played, seen.reward, epochs=epochs, arm=arms)
     else:
-        rows = zip(seen.context, arms, seen.reward, strict=True)
-        for context, arm, reward in rows:
-            agent.update(Context(NOBODY, seen.features[context]), arm, reward)
-    return Model(agent, int(log.seq[-1]))
+        features = (seen.features[context] for context in seen.context)
+        columns = seen.seq, seen.event, features, seen.arm, seen.reward
+        model, _ = teach(model, zip(*columns, strict=True), lambda seq, why: None)
+    return Model(model.agent, int(log.seq[-1]))
 
 
 def validate(
@@ -69,9 +71,7 @@ def validate(
     if len(mine) < max(2, settings.min_sample):
         return figures | {"reason": f"only {len(mine)} held-out events of {running}"}
     target, rows = _policy_and_rows(agent, mine, settings)
-    logged = offpolicy.Log(
-        mine.arm, mine.reward, mine.propensity, running, target.shape[1]
-    )
+    logged = mine.for_estimates()
     # The outcome model is fitted to the held-out rewards: the candidate's own beliefs are on trial.
     predicted = offpolicy.cross_fit(logged, rows).clip(0, 1)
     value = offpolicy.doubly_robust(logged, target, predicted)
@@ -80,8 +80,11 @@ def validate(
     effective = offpolicy.effective_sample_size(logged, target)
     figures |= {"value": _numbers(value), "served": _numbers(served)}
     figures |= {"effective": effective, "mean_weight": _numbers(weight)}
-    if effective < settings.min_sample:
+    if not effective >= settings.min_sample:  # it may be NaN
         reason = f"the log is worth only {effective:.0f} events for this candidate"
+    elif not effective * served.mean >= settings.min_sample / 4:
+        clicks = effective * served.mean
+        reason = f"the log is worth only {clicks:.0f} rewards for this candidate"
     elif not weight.low <= 1 <= weight.high:
         reason = f"its mean importance weight in the log is {weight:.2f}, not 1"
     elif value.high < served.mean:
@@ -107,7 +110,12 @@ def register(
     `known`. Return its new name, whether it passed or not.
     """
     figures = validate(candidate.agent, newer, running, settings)
-    candidate.catch_up(store, known)
+    rest = store.rewards_after(candidate.seq)
+    rows = (
+        (seq, *row[:1], None if row[0] <= known else row[1], *row[2:])
+        for seq, *row in rest
+    )
+    candidate, _ = teach(candidate, rows, lambda seq, why: None)
     entry = {"parent": running, "created": now, "validation": figures}
     return store.register(candidate.to_bytes(), candidate.seq, **entry)
 
@@ -116,14 +124,18 @@ def _policy_and_rows(
     agent: Agent, log: EventLog, settings: Settings
 ) -> tuple[NDArray[np.float64], NDArray]:
     """Return what a candidate would choose (n, K), and its rows z (n, K, ·); each context is asked once."""
-    ours, context = np.unique(log.context, return_inverse=True)
-    tables = log.features[ours]
-    policies = [
-        choice_probabilities(agent, Context(NOBODY, x), settings) for x in tables
-    ]
+    keys = list(zip(log.context.tolist(), log.without, strict=True))
+    first = {key: row for row, key in reversed(list(enumerate(keys)))}
+    policies, rows = {}, {}
     embed = getattr(agent, "embed", lambda x: x)
-    rows = np.array([embed(x) for x in tables])
-    return np.array(policies)[context], rows[context]
+    for key in sorted(first):
+        x = log.features[key[0]]
+        context, offered = Context(NOBODY, x), log.offered(first[key])
+        policies[key] = choice_probabilities(agent, context, settings, offered)
+        rows[key] = embed(x)
+    return np.array([policies[key] for key in keys]), np.array(
+        [rows[key] for key in keys]
+    )
 
 
 def _numbers(estimate: Estimate) -> list[float]:

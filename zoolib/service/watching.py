@@ -10,7 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from zoolib.monitoring import Alert, Monitor
 from zoolib.service.health import FALLBACK
-from zoolib.service.store import EventLog, Store
+from zoolib.service.log import EventLog
+from zoolib.service.model import words
+from zoolib.service.store import Store
 
 
 class Watch:
@@ -36,25 +38,36 @@ class Watch:
     ) -> None:
         self.monitor, self.columns = monitor, columns
         self.fact, self.event = f"monitor: {monitor.name}", 0
+        self.set_aside, self.trouble = 0, ""
 
     def state(self) -> str:
         """Return what `restore` reads."""
-        return json.dumps({"event": self.event, "monitor": self.monitor.state()})
+        kept = {"event": self.event, "monitor": self.monitor.state()}
+        return json.dumps(kept | {"aside": [self.set_aside, self.trouble]})
 
     def restore(self, state: str) -> None:
         """Continue where a watch on the same monitor was when its `state` was taken."""
         kept = json.loads(state)
         self.monitor.restore(kept["monitor"])
-        self.event = kept["event"]
+        self.event, (self.set_aside, self.trouble) = kept["event"], kept["aside"]
 
     def update(self, store: Store) -> list[Alert]:
-        """Read on, and return the alerts."""
+        """Read on, and return the alerts; events that the monitor cannot take are set aside, and counted."""
         log = store.visits(after=self.event)
-        if len(log) == 0:
-            return []
-        alerts = self.monitor.update(*self.columns(log))
-        self.event = int(log.event[-1])
-        return alerts
+        self.event = int(log.event.max(initial=self.event))
+        return self._read(log) if len(log) else []
+
+    def _read(self, log: EventLog) -> list[Alert]:
+        try:
+            return self.monitor.update(*self.columns(log))
+        except Exception as error:
+            if len(log) == 1:
+                self.set_aside += 1
+                self.trouble = f"{self.set_aside} events were set aside, the last for: {words(error)}"
+                return []
+        half = len(log) // 2
+        pieces = log.where(slice(half)), log.where(slice(half, None))
+        return [alert for piece in pieces for alert in self._read(piece)]
 
 
 def fallbacks(log: EventLog) -> tuple[NDArray[np.int64]]:
