@@ -285,22 +285,26 @@ class Agent(Stateful):
             Its reward.
         """
         seen = self._check(context)
-        *lead, n, d = seen.features.shape
-        same_rows(context=context, arm=arm, reward=reward)
-        arm = self.arms.places("arm", arm, tuple(lead))
-        reward = as_array("reward", reward, arm.shape)
-        offered, at = seen.offered, arm[..., None]
-        if not (offered is None or np.take_along_axis(offered, at, axis=-1).all()):
+        features, offered = seen.features, seen.offered
+        lead = features.shape[:-2]
+        if lead:  # a single visit has no rows to be in another order
+            same_rows(context=context, arm=arm, reward=reward)
+        arm = self.arms.places("arm", arm, lead)
+        reward = as_array("reward", reward, lead)
+        if (
+            offered is not None
+            and not np.take_along_axis(offered, arm[..., None], axis=-1).all()
+        ):
             raise ValueError(
                 f"arm must be one of those on offer: got {self.arms.of(arm)!r}"
             )
         if lead and not self._worlds:
-            of_arms = np.broadcast_to(seen.features, (*lead, self.n_arms, d))
-            rows = of_arms[np.arange(len(arm)), arm]
+            of_arms = (*lead, self.n_arms, features.shape[-1])
+            rows = np.broadcast_to(features, of_arms)[np.arange(len(arm)), arm]
             self._learn_many(context.user_id, rows, arm, reward)
         else:
-            if n < self.n_arms:
-                seen = self._like(context.user_id, seen.features[..., 0, :])
+            if features.shape[-2] < self.n_arms:
+                seen = self._like(context.user_id, features[..., 0, :])
             if not lead:
                 arm, reward = int(arm), float(reward)
             self.learn(seen, (*self._worlds, arm), reward)

@@ -134,9 +134,9 @@ class RidgePosterior(Stateful):
                 )
         self.learn(x, reward, at, weight, discount)
 
-    def check_length(self, x: NDArray, at: At = (), weight: ArrayLike = 1.0) -> None:
+    def check_length(self, x: NDArray, at: At = ()) -> None:
         """Raise a ValueError if a row for one of the selected posteriors is too long beside its prior."""
-        _check_length(weight * np.vecdot(x, x), self._prior[at])
+        _check_length(np.vecdot(x, x), self._prior[at])
 
     def learn(
         self,
@@ -155,7 +155,7 @@ class RidgePosterior(Stateful):
             A^{-1} \leftarrow A^{-1} - g\, u u^\top, \qquad
             \hat\theta \leftarrow \hat\theta + g\, (r - x^\top \hat\theta)\, u .
         """
-        self.check_length(x, at, weight)
+        _check_length(weight * np.vecdot(x, x), self._prior[at])
         if discount != 1:
             self.decay(discount, at)
         u = np.matvec(self._A_inv[at], x)
