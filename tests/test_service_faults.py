@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import threading
 import time
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -251,7 +252,13 @@ def interrupted(service, n, rng):
     """Serve, with exceptions at n random moments; return what was acknowledged."""
     acknowledged, left = {}, n
 
-    def strike(*_):
+    def strike(_, frame):
+        # What counts lines here takes a lock of its own, and no shop serves with it.
+        while frame is not None:
+            if "coverage" in Path(frame.f_code.co_filename).parts:
+                signal.setitimer(signal.ITIMER_REAL, 1e-4)
+                return
+            frame = frame.f_back
         raise InterruptError
 
     before = signal.signal(signal.SIGALRM, strike)
