@@ -223,6 +223,15 @@ def test_features_by_other_names_are_refused_and_nothing_is_learnt():
     assert new.feature_names is None
 
 
+def test_a_guard_reads_tables_by_the_names_that_its_agent_has_learnt():
+    agent, row = LinUCBAgent(2, 3), pd.Series([2.0, 4.0, 6.0], NAMES)
+    guard = GuardedAgent(agent)
+    agent.update(Context(1, row), 0, 1.0)
+    guard.update(Context(1, row[NAMES[::-1]]), 0, 1.0)
+    assert agent.posterior.b[0].tolist() == [4, 8, 12]
+    assert guard.feature_names == tuple(NAMES)
+
+
 def test_names_are_saved_and_states_without_them_load():
     agent = GuardedAgent(taught(LinTSAgent), floor=0.2)
     again = Agent.from_state(agent.state())

@@ -70,7 +70,6 @@ class GuardedAgent(Agent):
             raise TypeError(f"agent must be an Agent: got {agent!r:.100}")
         super().__init__(agent.arms, agent.n_worlds, seed, agent.n_features)
         self.agent, self.shared = agent, agent.shared
-        self.feature_names = agent.feature_names
         self.needs_truth = getattr(agent, "needs_truth", False)
         self.segment_of_user, n_segments = None, 1
         if segment_of_user is not None:
@@ -87,6 +86,15 @@ class GuardedAgent(Agent):
         # Segment and group of the last visits: each visit overwrites the oldest.
         self._recent = np.zeros((self.window, 2, *self._shape[:-1]), np.int64)
         self._n_recent = 0
+
+    @property
+    def feature_names(self) -> tuple[Hashable, ...] | None:
+        """The agent's own names of its features: both are taught, and asked, by the same tables."""
+        return self.agent.feature_names
+
+    @feature_names.setter
+    def feature_names(self, names: tuple[Hashable, ...]) -> None:
+        self.agent.feature_names = names
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
         """Restart the random numbers, the guard's independent of its agent's."""
@@ -193,10 +201,6 @@ class GuardedAgent(Agent):
     def _count(self, shown: NDArray[np.int64]) -> None:
         self._recent[self._n_recent % self.window] = shown
         self._n_recent += 1
-
-    def _remember(self, names: tuple[Hashable, ...] | None) -> None:
-        super()._remember(names)
-        self.agent._remember(names)
 
     def _restore(self, learned: dict[str, Any]) -> None:
         super()._restore(learned)
