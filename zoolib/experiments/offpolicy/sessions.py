@@ -36,9 +36,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import (
@@ -51,6 +51,7 @@ from zoolib._support.checks import (
     as_size,
     every_row,
 )
+from zoolib._support.labels import Labels
 from zoolib._support.tables import (
     column,
     column_labels,
@@ -63,6 +64,9 @@ from zoolib._support.tables import (
 from zoolib.agents.policies import as_policy
 from zoolib.experiments.estimates import Estimate, mean_interval
 from zoolib.experiments.offpolicy.visits import LARGEST_LOG_WEIGHT, Log, with_rewards
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _FOLDS = 5
 # The largest share of the target's choices that a fit may know nothing of.
@@ -139,9 +143,9 @@ class SessionLog:
         """
         rows = Log.from_frame(frame, n_arms=n_arms)
         step = as_ids("step", column("frame", frame, "step"), len(rows))
-        session, names = pd.Series(
-            column("frame", frame, "session"), dtype=object
-        ).factorize()
+        given = column("frame", frame, "session")
+        sessions = Labels("session", list(dict.fromkeys(given)))
+        session = sessions.places("session", given)
         order = np.lexsort((step, session))
         in_turn = session[order]
         counted = np.arange(len(rows)) - np.searchsorted(in_turn, in_turn)
@@ -150,15 +154,15 @@ class SessionLog:
             first = in_turn[wrong.argmax()]
             raise ValueError(
                 f"step must count 0, 1, … in each session: got {np.sort(step[session == first])} in session "
-                f"{names[first]!r}"
+                f"{sessions.of(first)!r}"
             )
-        columns = {"arm": rows.arm, "reward": rows.reward}
-        columns["propensity"] = rows.propensity
+        names = ("arm", "reward", "propensity")
+        columns = {name: getattr(rows, name) for name in names}
         if "state" in frame.columns:
             state = column("frame", frame, "state")
             columns["state"] = as_ids("state", state, np.iinfo(np.int64).max)
         for name, values in columns.items():
-            table = np.full((len(names), step.max() + 1), -1, values.dtype)
+            table = np.full((len(sessions), step.max() + 1), -1, values.dtype)
             table[session, step] = values
             columns[name] = table
         return cls(**columns, n_arms=rows.n_arms)
