@@ -213,8 +213,8 @@ def test_single_precision_stays_close():
 def test_training_comes_every_so_often_once_the_memory_holds_a_batch(rebuild):
     agent = agent_for(batch_size=12, buffer_size=14, rebuild=rebuild)
     trained, rebuilt = [], []
-    train, build = agent.train, agent.posterior.rebuild
-    agent.train = lambda: (trained.append(agent.n_updates + 1), train())
+    sample, build = agent.memory.sample, agent.posterior.rebuild
+    agent.memory.sample = lambda n: (trained.append(agent.n_updates + 1), sample(n))[1]
     agent.posterior.rebuild = lambda *a: (
         rebuilt.append(agent.n_updates + 1),
         build(*a),

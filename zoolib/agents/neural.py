@@ -239,7 +239,7 @@ class NeuralAgent(Agent):
         if due and len(self.memory) + 1 >= self.batch_size:
             with self._unchanged_on_failure():
                 self.remember(x, reward, at[-1])
-                self.train()
+                self._train()
                 self.absorb(played, at, reward, trained=True)
         else:  # what may refuse the row comes first
             self.absorb(played, at, reward, trained=False)
@@ -259,9 +259,12 @@ class NeuralAgent(Agent):
         if len(self.memory) == 0:
             raise ValueError("memory must hold rows to train on: got none")
         with self._unchanged_on_failure():
-            # All batches are drawn at once: drawing takes one call per world, however few the rows.
-            drawn = self.memory.sample(self.n_batches * self.batch_size)
-            self._descend(drawn, self.batch_size)
+            self._train()
+
+    def _train(self) -> None:
+        # All batches are drawn at once: drawing takes one call per world, however few the rows.
+        drawn = self.memory.sample(self.n_batches * self.batch_size)
+        self._descend(drawn, self.batch_size)
 
     def losses(self, x: Tensor, reward: Tensor, arm: Tensor | None = None) -> Tensor:
         """Return the mean squared error of a batch, shape () or (W,); arms (..., n, 1) if they are used."""

@@ -181,12 +181,10 @@ class NeuralLinearAgent(NeuralAgent):
         both = self._scored(context, lambda x: np.array(self.predict_with_width(x)), 1)
         return both[0], self.alpha * both[1]
 
-    def train(self) -> None:
-        """See `NeuralAgent.train`; with ``rebuild=True`` also rebuild the posterior from the newest rows."""
-        with self._unchanged_on_failure():
-            super().train()
-            if self.rebuild:
-                self._rebuild(*self.memory.newest(self.window or self.buffer_size))
+    def _train(self) -> None:
+        super()._train()
+        if self.rebuild:
+            self._rebuild(*self.memory.newest(self.window or self.buffer_size))
 
     def fit(
         self,
