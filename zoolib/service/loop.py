@@ -266,17 +266,18 @@ class BanditService:
             request = self.store.request(request_id, user, moment)
             if known := self.store.decided(request):
                 return Decision(*known)
-        return self._choose(user_id, moment, request, self._offered(without))
+        return self._choose(user, user_id, moment, request, self._offered(without))
 
     def _choose(
         self,
+        user: bytes,
         user_id: Hashable,
         moment: Any,
         request: Asked,
         offered: NDArray[np.bool_] | None,
     ) -> Decision:
         """Look up the features, have them scored or fall back, draw, log, and answer."""
-        now, user = self._now(), self.store.pseudonym(user_id)
+        now = self._now()
         assigned = self.rollout.assign(user)
         context = self._look_up(user_id, moment)
         version, probabilities = self._score(assigned, context, offered, now)
