@@ -13,6 +13,8 @@ from zoolib._support.tables import numbers, unmasked, where
 
 # What may seed a generator. All of them are reduced to whole numbers: see `as_seed`.
 Seed = int | np.random.SeedSequence | np.random.Generator
+# What needs no look for columns, gaps or masks.
+PLAIN = (np.ndarray, float, int)
 # A shape wanted: a name stands for any number, and ``...`` in front for any axes.
 Shape = tuple[object, ...]
 # Products of numbers below this are finite, in single precision too.
@@ -184,8 +186,9 @@ def _numbers(
     name: str, value: ArrayLike, kinds: str, what: str, shape: Shape | None
 ) -> NDArray:
     """Return an array of one of these kinds of numbers and of the shape wanted."""
-    plain = type(value) is np.ndarray and value.dtype != object
-    array = value if plain else numbers(name, value)
+    array = np.asarray(value) if type(value) in PLAIN else numbers(name, value)
+    if array.dtype == object:
+        array = numbers(name, array)
     if array.size == 0:
         array = _of_nothing(array, kinds, shape)
     if array.dtype.kind not in kinds:
