@@ -203,7 +203,7 @@ def copied() -> Iterator[Path]:
 
 def measured(folder: Path) -> tuple[dict[str, dict[int, list[str]]], dict[str, float]]:
     """Return which tests execute each line of each module, quickest first, and the seconds of each test."""
-    sources = sorted([*ROOT.glob("zoolib/**/*.py"), *ROOT.glob("tests/*.py")])
+    sources = sorted([*ROOT.glob("zoolib/**/*.py"), *ROOT.glob("tests/**/*.py")])
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in sources))
     data, times = (MEASURED / f"{digest.hexdigest()[:16]}.{x}" for x in ("cov", "json"))
     if not times.exists():

@@ -37,12 +37,6 @@ SETTINGS = Settings(
 TRUTH = WORLD.true_ctr(np.arange(1000)[:, None], np.arange(50))
 
 
-@pytest.fixture
-def path():
-    with quick_folder() as folder:
-        yield folder / "shop.db"
-
-
 def small(n_arms=50, n_features=9, seed=0):
     """A small network, quickly trained."""
     return NeuralLinearAgent(

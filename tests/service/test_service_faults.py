@@ -12,9 +12,15 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from tests.service_crash import heard, quick_folder, start
-from tests.test_service import Clock
-from tests.test_service_requests import ARMS, EASY, KEY, own_models, shop, visitor
+from tests.service.test_service_requests import (
+    ARMS,
+    EASY,
+    KEY,
+    own_models,
+    shop,
+    visitor,
+)
+from tests.service_crash import heard, start
 from zoolib import Context, LinTSAgent, offpolicy
 from zoolib.monitoring import Monitor, at_most, rates
 from zoolib.service import (
@@ -29,18 +35,6 @@ from zoolib.service import (
 from zoolib.service.health import FALLBACK
 from zoolib.service.log import Log
 from zoolib.service.watching import fallbacks
-
-
-@pytest.fixture
-def path():
-    with quick_folder() as folder:
-        yield folder / "shop.db"
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
 
 # ---- One process owns a file
 

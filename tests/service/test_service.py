@@ -11,7 +11,6 @@ from tests.service_crash import (
     WORLD,
     commits,
     opened,
-    quick_folder,
 )
 from zoolib import (
     Context,
@@ -47,26 +46,6 @@ from zoolib.service.store import Store
 from zoolib.service.watching import fallbacks
 
 NAN, INF = float("nan"), float("inf")
-
-
-class Clock:
-    """A clock that stands still until it is set."""
-
-    now = 1_000.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def path():
-    with quick_folder() as folder:
-        yield folder / "shop.db"
-
-
-@pytest.fixture
-def clock():
-    return Clock()
 
 
 def with_settings(**options):

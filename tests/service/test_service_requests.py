@@ -11,8 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from tests.service_crash import commits, quick_folder
-from tests.test_service import Clock
+from tests.service_crash import commits
 from zoolib import Context, LinTSAgent
 from zoolib.monitoring import Monitor, rates, same_rates
 from zoolib.service import (
@@ -36,17 +35,6 @@ from zoolib.service.training import train
 ARMS, HOUR = ("kibble", "leash", ("toy", 3)), 3_600.0
 EASY = Settings(deadline=60.0, latency_limit=60.0)
 KEY = b"sixteen secret b"
-
-
-@pytest.fixture
-def path():
-    with quick_folder() as folder:
-        yield folder / "shop.db"
-
-
-@pytest.fixture
-def clock():
-    return Clock()
 
 
 def visitor(user):
