@@ -1127,3 +1127,13 @@ def test_propensities_of_draws_are_those_of_one_draw_after_the_other(shared, n_w
     else:  # by quadrature, without a draw
         error = np.sqrt(found * (1 - found) / n)
         assert (abs(found - expected) <= 4 * error + 1e-4).all()
+
+
+def test_a_context_has_a_row_for_any_arm():
+    own, rows = Context(0, [1.0, 2.0]), np.arange(6.0).reshape(3, 2)
+    assert own.row((2,)).tolist() == [1, 2]
+    assert Context(0, rows).row((2,)).tolist() == [4, 5]
+    worlds = np.arange(2), np.array([2, 0])
+    both = Context([5, 6], np.array([rows, rows + 10]))
+    assert both.row(worlds).tolist() == [[4, 5], [10, 11]]
+    assert Context([5, 6], rows[:2]).row(worlds).tolist() == [[0, 1], [2, 3]]

@@ -117,6 +117,11 @@ class Context:
             )
         self.user_id, self.features = visitors, features
 
+    def row(self, at: tuple) -> NDArray:
+        """Return the features (..., d) of the arm at an index (..., arm): the visitor's, if arms have none."""
+        one_row = self.features.shape[-2] == 1
+        return self.features[(*at[:-1], 0) if one_row else at]
+
     def of_world(self, w: int) -> Context:
         """Return the context of one of the worlds, or of one of several visitors, without that axis."""
         one = copy.copy(self)  # all worlds have passed the checks
@@ -303,8 +308,6 @@ class Agent(Stateful):
             rows = np.broadcast_to(features, of_arms)[np.arange(len(arm)), arm]
             self._learn_many(context.user_id, rows, arm, reward)
         else:
-            if features.shape[-2] < self.n_arms:
-                seen = self._like(context.user_id, features[..., 0, :])
             if not lead:
                 arm, reward = int(arm), float(reward)
             self.learn(seen, (*self._worlds, arm), reward)
@@ -346,7 +349,10 @@ class Agent(Stateful):
         return features, arms, as_array("rewards", rewards, arms.shape)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
-        """Learn from a checked reward; `at` is the index of the arm played in arrays (K, …) or (W, K, …)."""
+        """Learn from a checked reward; `at` is the index of the arm played in arrays (K, …) or (W, K, …).
+
+        Its features are `context.row(at)`; those of other arms need not be there.
+        """
 
     def _learn_many(
         self,
@@ -360,7 +366,7 @@ class Agent(Stateful):
         log = zip(whose, rows, arms.tolist(), rewards.tolist(), strict=True)
         with self._unchanged_on_failure():
             for user_id, row, arm, reward in log:
-                self.learn(self._like(user_id, row), (arm,), reward)
+                self.learn(Context(user_id, row), (arm,), reward)
 
     def _remember(self, names: tuple[Hashable, ...] | None) -> None:
         """Keep the names of the first table that was learnt."""
@@ -416,12 +422,6 @@ class Agent(Stateful):
         if context.arms is None and context.offered is None:
             return scores
         return np.where(self._mask(context, None), scores, -np.inf)
-
-    def _like(self, user_id: Hashable | NDArray, row: NDArray) -> Context:
-        """Return a context in which each arm has the features of the one played; `learn` uses no others."""
-        seen = Context(user_id, row[..., None, :])
-        seen.features = np.broadcast_to(seen.features, (*self._shape, row.shape[-1]))
-        return seen
 
     def _mask(self, context: Context, allowed: ArrayLike | None) -> NDArray[np.bool_]:
         """Return which arms are on offer and allowed, checked: all if None."""

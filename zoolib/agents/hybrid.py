@@ -101,7 +101,7 @@ class HybridLinUCBAgent(Agent):
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Learn from the arm played; the shared weights fit the residuals of its own weights."""
-        z = context.features[at].astype(np.float64)  # at: the arm played, in each world
+        z = context.row(at).astype(np.float64)  # at: the arm played, in each world
         x = z[..., self.own]
         v = z - np.vecmat(x, self.C[at])
         gain = np.matvec(self.single.A_inv[at], x)

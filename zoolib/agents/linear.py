@@ -170,7 +170,7 @@ class LinearAgent(Agent):
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Apply the discount or window, then learn from the arm played."""
-        x, arm = context.features[at].astype(self.dtype, copy=False), at[-1]
+        x, arm = context.row(at).astype(self.dtype, copy=False), at[-1]
         at = self._model(arm)
         weight = 1.0
         if self.link == "logit":

@@ -232,7 +232,7 @@ class NeuralAgent(Agent):
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Store the row played, train if it is time, and learn the reward; undo all of it on failure."""
-        x = context.features[at].astype(self.dtype)
+        x = context.row(at).astype(self.dtype)
         played = self.represent(x)
         every = self.train_every
         due = every is not None and (self.n_updates + 1) % every == 0
