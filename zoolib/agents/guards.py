@@ -89,7 +89,7 @@ class GuardedAgent(Agent):
 
     @property
     def feature_names(self) -> tuple[Hashable, ...] | None:
-        """The agent's own names of its features: both are taught, and asked, by the same tables."""
+        """Names of the features, which are the agent's: tables are read alike by both."""
         return self.agent.feature_names
 
     @feature_names.setter
