@@ -89,7 +89,7 @@ class GuardedAgent(Agent):
 
     @property
     def feature_names(self) -> tuple[Hashable, ...] | None:
-        """Names of the features, which are the agent's: tables are read alike by both."""
+        """Names of the features, which are the agent's, so that both read tables alike."""
         return self.agent.feature_names
 
     @feature_names.setter
