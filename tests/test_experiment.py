@@ -421,7 +421,7 @@ def test_agents_see_a_plain_context_unless_they_say_that_they_cheat(n_worlds, ch
         public = {name for name in dir(context) if not name.startswith("_")}
         truth = {"expected_reward"} if cheats else set()
         labels = {"names", "row_labels"}
-        seen = {"arms", "offered", "features", "of_world", "user_id"}
+        seen = {"arms", "offered", "features", "of_world", "row", "user_id"}
         assert public == seen | labels | truth
         assert set(vars(context)) <= public
         users = history.user[:, step]
