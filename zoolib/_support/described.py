@@ -67,7 +67,8 @@ def described(name: str, value: object, within: tuple[object, ...] = ()) -> str:
     value = inspect.unwrap(value) if callable(value) else value
     if isinstance(value, FunctionType | type):
         return value.__qualname__ + _mark(name, value, within)
-    text, mark = repr(value), _mark(name, type(value), within)
+    text = repr(value)
+    mark = _mark(name, type(value), within)
     if not re.search(r" at 0x|\.\.\.", text):
         return text + mark
     if dataclasses.is_dataclass(value):
@@ -92,7 +93,8 @@ def _mark(name: str, made: FunctionType | type, within: tuple[object, ...]) -> s
         texts = [described(name, cell.cell_contents, within) for cell in cells]
         return f"({', '.join(texts)})" if texts else ""
     reads = _read(made) if isinstance(made, FunctionType) else _members(made)
-    what, within = f"{{}}, which {made.__qualname__} reads,", (*within, made)
+    what = f"{{}}, which {made.__qualname__} reads,"
+    within = (*within, made)
     texts = [f"{k}={described(what.format(k), v, within)}" for k, v in reads.items()]
     return f"#{_digest(repr(sorted(texts)).encode())}"
 

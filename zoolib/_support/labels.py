@@ -32,7 +32,8 @@ class Labels:
     """
 
     def __init__(self, name: str, arms: int | Sequence[Hashable] | Labels) -> None:
-        self.names, self._places = None, {}
+        self.names = None
+        self._places = {}
         if isinstance(arms, Labels):
             arms = arms.setting()
         if isinstance(arms, Integral):

@@ -27,7 +27,8 @@ def progress_bar(wanted: bool, **options: Any) -> tqdm:
 @contextmanager
 def clock_bar(wanted: bool, seconds: float | None) -> Iterator[None]:
     """Show for how long something has been going on, against the seconds that it may take, if known."""
-    over, total = Event(), seconds and max(1, round(seconds))
+    over = Event()
+    total = seconds and max(1, round(seconds))
     with progress_bar(wanted, total=total, unit="s") as bar:
 
         def tick() -> None:

@@ -49,7 +49,8 @@ def same_rows(**values: object) -> Any:
     for name, value in values.items():
         labels = row_labels(value)
         if wanted is None:
-            first, wanted = name, labels
+            first = name
+            wanted = labels
         else:
             check_rows(name, labels, first, wanted)
     return wanted
@@ -59,7 +60,8 @@ def check_rows(name: str, labels: Any, other: str, wanted: Any) -> None:
     """Refuse labels of rows in another order than those of something else with as many rows."""
     if labels is None or labels is wanted or len(labels) != len(wanted):
         return
-    got, wanted_ones = list(labels), list(wanted)
+    got = list(labels)
+    wanted_ones = list(wanted)
     default = is_default(labels) or is_default(wanted)
     if got == wanted_ones or (default and set(got) != set(wanted_ones)):
         return

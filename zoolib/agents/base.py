@@ -115,7 +115,8 @@ class Context:
             self.offered = as_flags(
                 "offered", offered, (*lead, *np.shape(offered)[-1:])
             )
-        self.user_id, self.features = visitors, features
+        self.user_id = visitors
+        self.features = features
 
     def row(self, at: tuple) -> NDArray:
         """Return the features (..., d) of the arm at an index (..., arm): the visitor's, if arms have none."""
@@ -192,7 +193,8 @@ class Agent(Stateful):
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
         """Restart the random numbers: one seed, or one for each world."""
         seeds = as_seeds("seed", seed, self.n_worlds)
-        self.seed, self._seeds = seeds[0] if np.ndim(seed) == 0 else seeds, seeds
+        self.seed = seeds[0] if np.ndim(seed) == 0 else seeds
+        self._seeds = seeds
         self._uniforms = Uniforms(seeds, self.n_worlds, self._purpose)
 
     def scores(self, context: Context) -> NDArray:
@@ -256,8 +258,10 @@ class Agent(Stateful):
         ndarray, shape (n_arms,), (n, n_arms) or (W, n_arms)
             Probabilities, which sum to 1 for each decision.
         """
-        allowed, n_draws = self._mask(context, allowed), as_size("n_draws", n_draws)
-        n, at_once = self._n_visitors(context), max(1, MOST_DRAWN // n_draws)
+        allowed = self._mask(context, allowed)
+        n_draws = as_size("n_draws", n_draws)
+        n = self._n_visitors(context)
+        at_once = max(1, MOST_DRAWN // n_draws)
         if n is not None and n > at_once:
             parts = [slice(i, i + at_once) for i in range(0, n, at_once)]
             each = [(context.of_world(part), allowed[part]) for part in parts]
@@ -290,7 +294,8 @@ class Agent(Stateful):
             Its reward.
         """
         seen = self._check(context)
-        features, offered = seen.features, seen.offered
+        features = seen.features
+        offered = seen.offered
         lead = features.shape[:-2]
         if lead:  # a single visit has no rows to be in another order
             same_rows(context=context, arm=arm, reward=reward)
@@ -309,7 +314,8 @@ class Agent(Stateful):
             self._learn_many(context.user_id, rows, arm, reward)
         else:
             if not lead:
-                arm, reward = int(arm), float(reward)
+                arm = int(arm)
+                reward = float(reward)
             self.learn(seen, (*self._worlds, arm), reward)
         self._remember(context.names)
 
@@ -330,7 +336,8 @@ class Agent(Stateful):
         rewards : array_like, shape (n,)
             Their rewards.
         """
-        names, log = column_labels(features), self._log(features, arms, rewards)
+        names = column_labels(features)
+        log = self._log(features, arms, rewards)
         self._learn_many(None, *log)
         self._remember(names)
 
@@ -375,7 +382,8 @@ class Agent(Stateful):
 
     def _by_name(self, name: str, features: ArrayLike) -> ArrayLike:
         """Return rows of features in the order that was learnt, after checking their names."""
-        names, known = column_labels(features), self.feature_names
+        names = column_labels(features)
+        known = self.feature_names
         if names in (None, known) or known is None:
             return features
         return numbers(name, features)[..., in_order(name, names, known)]
@@ -403,7 +411,8 @@ class Agent(Stateful):
 
     def _grow(self, arms: Labels) -> None:
         """Take these arms for all: the existing ones, and new ones after them."""
-        self.arms, self.n_arms = arms, len(arms)
+        self.arms = arms
+        self.n_arms = len(arms)
         self._shape = (*self._shape[:-1], self.n_arms)
 
     @staticmethod
@@ -440,7 +449,8 @@ class Agent(Stateful):
         """Return the features, checked; warn, once, if one model for all arms cannot tell them apart."""
         rows = self._check(context).features
         if self.shared and not self._warned and rows.size and rows.shape[-2] > 1:
-            first, last = rows[..., :1, :], rows[..., -1:, :]
+            first = rows[..., :1, :]
+            last = rows[..., -1:, :]
             self._warned = bool((first == last).all() and (first == rows).all())
             if self._warned:
                 warnings.warn(
@@ -487,18 +497,23 @@ class Agent(Stateful):
 
     def _check(self, context: Context) -> Context:
         """Return a context that fits this agent's arms and worlds, with a mask of what is on offer."""
-        features, d = context.features, self.n_features
-        lead, (n, width) = features.shape[:-2], features.shape[-2:]
-        worlds, k = self._shape[:-1], self.n_arms
+        features = context.features
+        d = self.n_features
+        lead = features.shape[:-2]
+        n, width = features.shape[-2:]
+        worlds = self._shape[:-1]
+        k = self.n_arms
         if features.shape == (0, 1, 0) and not worlds:  # of no visitors, from a list
             context = copy.copy(context)
             context.features = np.zeros((0, k, d or 0))
             return context
         if n not in (1, k) or d not in (None, width) or (worlds and lead != worlds):
             wanted = (*(worlds or ("n",) * len(lead)), k, "d" if d is None else d)
-            got, hint = features.shape, ""
+            got = features.shape
+            hint = ""
             if n == 1 < k and not self.shared:  # a single row for the visitor, as given
-                wanted, got = (*wanted[:-2], wanted[-1]), (*lead, width)
+                wanted = (*wanted[:-2], wanted[-1])
+                got = (*lead, width)
             elif n not in (1, k) and context.user_id is None and not lead:
                 hint = ". Several visitors need their ids, as a list"
             shapes = f"{wanted}: got {got}".replace("'", "")
@@ -518,19 +533,23 @@ class Agent(Stateful):
 
     def _in_order(self, context: Context) -> Context:
         """Return a context whose features and rows have the agent's order, by their labels."""
-        seen, known = copy.copy(context), self.feature_names
+        seen = copy.copy(context)
+        known = self.feature_names
         if known is not None and seen.names is not None:
             order = in_order("context.features", seen.names, known)
-            seen.features, seen.names = seen.features[..., order], known
+            seen.features = seen.features[..., order]
+            seen.names = known
         rows = seen.row_labels
         if seen.features.ndim == 2 and rows is not None and not is_default(rows):
             order = in_order("rows of context.features", tuple(rows), self.arms[:])
-            seen.features, seen.row_labels = seen.features[order], None
+            seen.features = seen.features[order]
+            seen.row_labels = None
         return seen
 
     def _on_display(self, context: Context) -> Context:
         """Return a context with a mask of the arms on offer, and zeros in the rows of others."""
-        seen, name = copy.copy(context), "context.offered"
+        seen = copy.copy(context)
+        name = "context.offered"
         shape = (*seen.features.shape[:-2], self.n_arms)
         if seen.arms is not None:
             places = self.arms.places("context.arms", seen.arms[:])

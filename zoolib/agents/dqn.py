@@ -62,7 +62,8 @@ class Encoder(Stateful, nn.Module):
         self, n_observed: int, n_features: int, sizes: Sequence[int] | None = None
     ) -> None:
         super().__init__()
-        self.n_observed, self.n_features = n_observed, n_features
+        self.n_observed = n_observed
+        self.n_features = n_features
         self.values = None if sizes is None else np.array(sizes)
 
     def begin(self, generators: Generators) -> None:
@@ -158,7 +159,8 @@ class QNetwork(nn.Module):
         features = self.encoder(torch.from_numpy(observation))
         inputs: list[NDArray] = []
         q = self.head.evaluate(features.detach().numpy(), inputs=inputs)
-        taken, gradient = action[..., None], np.zeros_like(q)
+        taken = action[..., None]
+        gradient = np.zeros_like(q)
         error = np.take_along_axis(q, taken, axis=-1)[..., 0] - target
         np.put_along_axis(
             gradient, taken, 2 / action.shape[-1] * error[..., None], axis=-1

@@ -113,7 +113,8 @@ class EnsembleAgent(NeuralAgent):
 
     def losses(self, x: Tensor, reward: Tensor, beside: Tensor) -> Tensor:
         """Return each member's squared error of a batch, weighted by its counts, shape (M,) or (W, M)."""
-        counts, arm = beside[..., : self.n_members], beside[..., self.n_members :]
+        counts = beside[..., : self.n_members]
+        arm = beside[..., self.n_members :]
         predicted = self.predict(x) if self.shared else self.predict(x, arm)
         return (counts.mT * (predicted - reward[..., None, :]).square()).mean(dim=-1)
 

@@ -69,9 +69,11 @@ class GuardedAgent(Agent):
         if not isinstance(agent, Agent):
             raise TypeError(f"agent must be an Agent: got {agent!r:.100}")
         super().__init__(agent.arms, agent.n_worlds, seed, agent.n_features)
-        self.agent, self.shared = agent, agent.shared
+        self.agent = agent
+        self.shared = agent.shared
         self.needs_truth = getattr(agent, "needs_truth", False)
-        self.segment_of_user, n_segments = None, 1
+        self.segment_of_user = None
+        n_segments = 1
         if segment_of_user is not None:
             self.segment_of_user = self._labels("segment_of_user", segment_of_user)
             n_segments += int(self.segment_of_user.max())
@@ -171,7 +173,9 @@ class GuardedAgent(Agent):
             return self.draw(policy), policy
         self._check(context)  # this and the next may refuse, before anything is drawn
         self._segment(context)
-        places, policies, counted = [], [], (self._recent.copy(), self._n_recent)
+        places = []
+        policies = []
+        counted = (self._recent.copy(), self._n_recent)
         try:
             for one in map(context.of_world, range(n)):
                 policies.append(self.propensities(one))

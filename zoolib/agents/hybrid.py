@@ -96,7 +96,8 @@ class HybridLinUCBAgent(Agent):
         x = z[..., self.own]
         v = z - np.vecmat(x, self.C)
         shared, shared_width = self.common.predict_rows(v)
-        own, own_width = self.single.predict(x), self.single.width(x)
+        own = self.single.predict(x)
+        own_width = self.single.width(x)
         return shared + own + self.alpha * np.hypot(shared_width, own_width)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:

@@ -170,7 +170,8 @@ class LinearAgent(Agent):
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Apply the discount or window, then learn from the arm played."""
-        x, arm = context.row(at).astype(self.dtype, copy=False), at[-1]
+        x = context.row(at).astype(self.dtype, copy=False)
+        arm = at[-1]
         at = self._model(arm)
         weight = 1.0
         if self.link == "logit":
@@ -218,7 +219,8 @@ class LinearAgent(Agent):
                 "fit_many is for agents that forget nothing: "
                 f"got discount={self.discount} and window={self.window}"
             )
-        passes, names = as_size("passes", passes), column_labels(features)
+        passes = as_size("passes", passes)
+        names = column_labels(features)
         features, arms, rewards = self._log(features, arms, rewards)
         with self.posterior._unchanged_on_failure():
             if self.shared:
@@ -234,7 +236,9 @@ class LinearAgent(Agent):
         """Fit one of the models to its rows."""
         self.posterior.reset(model)
         for _ in range(passes if self.link == "logit" else 1):
-            last, target, weight = self.posterior.mean[model], rewards, None
+            last = self.posterior.mean[model]
+            target = rewards
+            weight = None
             if self.link == "logit":
                 target, weight = self.linearise(x, rewards, model)
             self.posterior.rebuild(x, target, weight, model)
@@ -272,7 +276,9 @@ class LinearAgent(Agent):
             column[place] = row[name]
         self._n_recent += 1
         if self._n_recent > self.window:
-            model, x, weight = self._model(gone["arm"]), gone["x"], gone["weight"]
+            model = self._model(gone["arm"])
+            x = gone["x"]
+            weight = gone["weight"]
             if np.any(weight * np.vecdot(x, x) > FAR * self.posterior.ridge):
                 self._relearn(gone["arm"], model)
             else:

@@ -143,7 +143,8 @@ class NeuralAgent(Agent):
 
     def make_memory(self, n_weights: int = 0) -> ReplayBuffer:
         """Return an empty memory for rows with `n_weights` weights, and the arm if each has an output."""
-        shapes, beside = [(self.n_features,), ()], n_weights + (not self.shared)
+        shapes = [(self.n_features,), ()]
+        beside = n_weights + (not self.shared)
         shapes += [(beside,)] if beside else []
         columns = [(shape, self.dtype) for shape in shapes]
         return ReplayBuffer(self.buffer_size, columns, self.n_worlds)

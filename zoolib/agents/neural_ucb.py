@@ -290,7 +290,8 @@ class NeuralUCBAgent(NeuralAgent):
 
     def begin(self, seed: Seed | Sequence[Seed]) -> None:
         """Draw the initial weights, and forget all rows played."""
-        p, shape = self.n_parameters, self._shape[:-1]
+        p = self.n_parameters
+        shape = self._shape[:-1]
         rows = self.n_arms + (1 if self.inverse == "diagonal" else p)
         needed = (self.n_worlds or 1) * rows * p * self.dtype.itemsize
         if needed > MOST_BYTES:

@@ -19,7 +19,8 @@ RESIDUE = 1e-10
 # Tolerance for the sum of probabilities: single precision passes, and no interval is that narrow.
 SUM_TOLERANCE = 1e-6
 # Numbers times nodes in `best_of_normals`, for one decision, and for all that are computed at once.
-MOST_NODES, MOST_AT_ONCE = 2_400, 200_000
+MOST_NODES = 2_400
+MOST_AT_ONCE = 200_000
 
 
 def tied(scores: NDArray, top: NDArray) -> NDArray[np.bool_]:
@@ -110,7 +111,8 @@ def _best_of_normals(
     scale = np.maximum(abs(top), deviation.max(axis=-1, keepdims=True))
     narrowest = ROUNDING[np.dtype(float)] * scale + RESIDUE
     deviation = np.maximum(deviation, narrowest)
-    mean, deviation = mean[..., None], deviation[..., None]
+    mean = mean[..., None]
+    deviation = deviation[..., None]
     spread = 12 * np.linspace(0, 1, max(25, 2 * n // mean.shape[-2])) - 6
     nodes = mean + deviation * spread
     least = nodes[..., 0].max(axis=-1)[..., None]  # the largest is hardly below this

@@ -143,7 +143,8 @@ class QLearningAgent(SessionAgent):
         super().__post_init__()
         # One extra state, of value 0, in which the session is over.
         shape = (*self._lead, self.n_states + 1, self.n_actions)
-        self._q, self._n = np.zeros(shape), np.zeros(shape, np.int64)
+        self._q = np.zeros(shape)
+        self._n = np.zeros(shape, np.int64)
         self.reseed(self.seed)
 
     @property

@@ -84,9 +84,14 @@ def claim(
         raise ValueError(f"claim {key!r} needs a bound: above, below or equals")
     if not isinstance(value, Integral):
         fmt = f"z{fmt}"  # what rounds to zero is printed without a sign
-    mean, low, high, interval = value, value, value, ""
+    mean = value
+    low = value
+    high = value
+    interval = ""
     if isinstance(value, Estimate):
-        mean, low, high = value.mean, value.low, value.high
+        mean = value.mean
+        low = value.low
+        high = value.high
     fmt = _apart(fmt, (low, above), (high, below))
     if isinstance(value, Estimate):
         interval = f"{low:{fmt}} to {high:{fmt}}".replace("inf", "∞")

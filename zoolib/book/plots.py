@@ -27,7 +27,8 @@ from zoolib.experiments.estimates import Estimate, half_width
 
 def use_style() -> None:
     """Set the book's figure style; in a notebook, also sharp vector output that is the same each time."""
-    ink, muted = LIGHT["ink"], LIGHT["muted"]
+    ink = LIGHT["ink"]
+    muted = LIGHT["muted"]
     colors = [LIGHT[name] for name in ("blue", "orange", "green", "purple")]
     mpl.rc("figure", figsize=(5.4, 3.4), facecolor="none")
     mpl.rc("figure.constrained_layout", use=True)
@@ -71,8 +72,10 @@ def band(
     label : str, optional
         Name in the legend.
     """
-    samples, color = np.asarray(samples, dtype=float), LIGHT[color]
-    mean, half = samples.mean(axis=0), half_width(samples, 0.95)
+    samples = np.asarray(samples, dtype=float)
+    color = LIGHT[color]
+    mean = samples.mean(axis=0)
+    half = half_width(samples, 0.95)
     ax.plot(x, mean, color=color, label=label)
     ax.fill_between(x, mean - half, mean + half, color=color, alpha=0.25, linewidth=0)
 
@@ -157,7 +160,9 @@ def flow_chart(
         Box from, box to (its colour is the arrow's), and a label, which may be empty. Of two that join the same
         boxes both ways, the one to the right runs above.
     """
-    drawn, muted, ways = {}, LIGHT["muted"], {arrow[:2] for arrow in arrows}
+    drawn = {}
+    muted = LIGHT["muted"]
+    ways = {arrow[:2] for arrow in arrows}
     for name, (x, y, color) in boxes.items():
         frame = {"boxstyle": "round,pad=0.4", "fc": "none", "ec": LIGHT[color]}
         text = ax.text(x, y, name, ha="center", va="center", fontsize=10, bbox=frame)
@@ -183,6 +188,7 @@ def flow_chart(
             place = {"x": x + 0.08, "y": y, "ha": "left", "va": "top"}
         ax.text(s=label, fontsize=10, color=muted, **place)
     places = np.array([place[:2] for place in boxes.values()])
-    low, high = places.min(axis=0) - 0.6, places.max(axis=0) + 0.6
+    low = places.min(axis=0) - 0.6
+    high = places.max(axis=0) + 0.6
     ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     ax.set_axis_off()

@@ -116,20 +116,30 @@ class Arena:
         players: Sequence[_Player] = (),
         make_features: Callable[..., FeatureEngineer] = FeatureEngineer,
     ) -> None:
-        self.worlds, self.players, self.make_features = worlds, players, make_features
-        self.agents, self.seeds, self.n_steps = agents, seeds, n_steps
-        self.shocks, self.churn = shocks, churn
-        self.w, self.t = np.arange(len(worlds)), np.arange(n_steps)
-        n_users, n_categories = worlds[0].n_users, len(worlds[0].categories)
+        self.worlds = worlds
+        self.players = players
+        self.make_features = make_features
+        self.agents = agents
+        self.seeds = seeds
+        self.n_steps = n_steps
+        self.shocks = shocks
+        self.churn = churn
+        self.w = np.arange(len(worlds))
+        self.t = np.arange(n_steps)
+        n_users = worlds[0].n_users
+        n_categories = len(worlds[0].categories)
         users = [stream(s, "visitors").integers(n_users, size=n_steps) for s in seeds]
         uniforms = [stream(s, "clicks").random((n_steps, n_categories)) for s in seeds]
         # Shapes (n_steps, W) and (n_steps, W, n_categories): a step is one piece of memory.
-        self.users, self.uniforms = np.stack(users, axis=1), np.stack(uniforms, axis=1)
+        self.users = np.stack(users, axis=1)
+        self.uniforms = np.stack(uniforms, axis=1)
         personas = np.stack([world.persona_of_user for world in worlds])
         self.persona = np.take_along_axis(personas, self.users.T, axis=1)
         shape = (len(agents), len(worlds), n_steps)
-        self.arm, self.reward = np.empty(shape, np.int32), np.empty(shape, np.int8)
-        self.expected_reward, self.optimal_reward = np.empty(shape), np.empty(shape[1:])
+        self.arm = np.empty(shape, np.int32)
+        self.reward = np.empty(shape, np.int8)
+        self.expected_reward = np.empty(shape)
+        self.optimal_reward = np.empty(shape[1:])
         self.ids = np.arange(n_users)[:, None], np.arange(worlds[0].n_products)
         self._read_catalogue()
 
@@ -179,11 +189,13 @@ class Arena:
 
     def judge(self, steps: slice, arms: NDArray[np.int64]) -> NDArray[np.int8]:
         """Record the arms shown in some steps, shape (agent, W, step), and return their rewards."""
-        w, users = self.w[:, None], self.users[steps].T
+        w = self.w[:, None]
+        users = self.users[steps].T
         expected = self.truth[w, users, arms]
         luck = self.uniforms[self.t[steps], w, self.category[w, arms]]
         rewards = (luck < expected).astype(np.int8)
-        self.arm[..., steps], self.reward[..., steps] = arms, rewards
+        self.arm[..., steps] = arms
+        self.reward[..., steps] = rewards
         self.expected_reward[..., steps] = expected
         self.optimal_reward[:, steps] = self.best[w, users]
         return rewards
@@ -246,7 +258,9 @@ class _Player:
             raise ValueError(
                 f"agent {name!r} has n_arms={agent.n_arms}: the worlds have {n_arms} products"
             )
-        self.name, self._n_arms, self._shape = name, n_arms, (len(seeds),)
+        self.name = name
+        self._n_arms = n_arms
+        self._shape = (len(seeds),)
         self.needs_truth = getattr(agent, "needs_truth", False)
         self._restocks = hasattr(agent, "restock")
         self._agent = copy.deepcopy(agent) if n_worlds else _Copies(agent, len(seeds))
@@ -305,7 +319,9 @@ def check_events(
     world: ZooplusSimulator,
 ) -> tuple[int, dict[int, MarketShock]]:
     """Return the number of steps, and the shocks in their order, if a world takes them all."""
-    n_steps, trial, checked = as_size("n_steps", n_steps), copy.deepcopy(world), {}
+    n_steps = as_size("n_steps", n_steps)
+    trial = copy.deepcopy(world)
+    checked = {}
     if not isinstance(churn, Churn | None):
         raise TypeError(f"churn must be a Churn or None: got {type(churn).__name__}")
     for step, shock in (shocks or {}).items():

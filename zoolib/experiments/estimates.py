@@ -39,7 +39,8 @@ class Estimate:
 
 def half_width(samples: NDArray[np.float64], level: float) -> NDArray[np.float64]:
     """Half the width of Student's interval for the mean over the first axis."""
-    level, n = as_level("level", level), len(samples)
+    level = as_level("level", level)
+    n = len(samples)
     # What scipy.stats computes, without its checks, which take far longer.
     t = special.stdtrit(n - 1, (1 + level) / 2)
     return t * samples.std(axis=0, ddof=1) / math.sqrt(n)
@@ -60,11 +61,13 @@ def mean_interval(samples: ArrayLike, level: float = 0.95) -> Estimate:
     >>> print(f"{mean_interval([1.0, 2.0, 3.0]):.2f}")
     2.00 [-0.48, 4.48]
     """
-    samples, level = _finite_row(samples), as_level("level", level)
+    samples = _finite_row(samples)
+    level = as_level("level", level)
     # A power of two as the unit, so that squares neither overflow nor vanish and nothing is rounded.
     unit = np.frexp(np.abs(samples).max())[1]
     samples = np.ldexp(samples, -unit)
-    mean, half = samples.mean(), half_width(samples, level)
+    mean = samples.mean()
+    half = half_width(samples, level)
     ends = (float(np.ldexp(x, unit)) for x in (mean, mean - half, mean + half))
     return Estimate(*ends, len(samples), level)
 
@@ -115,7 +118,8 @@ def median_interval(samples: ArrayLike, level: float = 0.95) -> Estimate:
     >>> print(f"{median_interval([3, 1, 4, 1, 5, 9, 2, 6, np.inf]):.0f}")
     4 [1, 9]
     """
-    samples, level = np.asarray(samples, dtype=float), as_level("level", level)
+    samples = np.asarray(samples, dtype=float)
+    level = as_level("level", level)
     if samples.ndim != 1 or np.isnan(samples).any():
         raise ValueError(f"samples must be numbers in one row: got {samples}")
     n = len(samples)
@@ -126,7 +130,8 @@ def median_interval(samples: ArrayLike, level: float = 0.95) -> Estimate:
             f"samples must be more for an interval of level {level}: got {n}"
         )
     ordered = np.sort(samples)
-    low, high = float(ordered[k - 1]), float(ordered[n - k])
+    low = float(ordered[k - 1])
+    high = float(ordered[n - k])
     return Estimate(float(np.median(samples)), low, high, n, level)
 
 
@@ -149,7 +154,8 @@ def bootstrap_interval(
     seed : int, SeedSequence or Generator, default 0
         Seed of the resampling.
     """
-    samples, level = _finite_row(samples), as_level("level", level)
+    samples = _finite_row(samples)
+    level = as_level("level", level)
     value = float(statistic(samples, axis=0))
     if np.ptp(samples) == 0:  # nothing to resample: every draw is the same
         return Estimate(value, value, value, len(samples), level)

@@ -41,7 +41,8 @@ from zoolib.models.recommender import static_recommenders
 from zoolib.world.simulator import SHOCK_1, SHOCK_2
 
 SHOCKS = {10_000: SHOCK_1, 25_000: SHOCK_2}
-K, D = 50, 9
+K = 50
+D = 9
 # Chosen on seeds 100 to 143, those of neural-linear by hand; what is reported comes from others.
 MAKERS: dict[str, Callable[..., Agent]] = {
     "random": partial(RandomAgent, K),
@@ -148,7 +149,8 @@ def table(summary: dict[str, dict]) -> str:
     """Lay the summary out for a terminal."""
     rows = {}
     for name, figures in summary.items():
-        share, row = figures["share_of_oracle"], {}
+        share = figures["share_of_oracle"]
+        row = {}
         row["clicks"] = f"{figures['click_rate']:.3f}"
         row["% of oracle [95 %]"] = f"{share['mean']:.1f}"
         if share["low"] is not None:

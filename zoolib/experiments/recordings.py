@@ -92,7 +92,8 @@ def recorded_experiment(
     as_one_of("by", by, ("arm", "category"))
     begin = min(as_size("begin", begin, least=0), as_size("n_steps", n_steps))
     may_differ = as_probability("may_differ", may_differ)
-    path, shocks = Path(path), dict(shocks or {})
+    path = Path(path)
+    shocks = dict(shocks or {})
     made = {"make_world": make_world, "make_features": make_features}
     experiment = {
         "agents": {name: described(f"agent {name!r}", a) for name, a in agents.items()},
@@ -115,7 +116,8 @@ def recorded_experiment(
     codes = dict(read)
     if here := {name: agent for name, agent in agents.items() if name not in read}:
         if is_lenient():
-            known, played = ", ".join(read) or "nothing", ", ".join(here)
+            known = ", ".join(read) or "nothing"
+            played = ", ".join(here)
             said = f"read {known}; played here, with these settings: {played}"
             tell_reader(path, said)
         history = play(here, n_steps=n_steps, shocks=shocks)
@@ -128,7 +130,8 @@ def recorded_experiment(
         blob = to_bytes({"commit": current_commit()} | experiment | changes)
         write_whole(path, lambda file: file.write(lzma.compress(blob)))
     if begin and read:
-        first, begun = arena(begin), {name: agents[name] for name in read}
+        first = arena(begin)
+        begun = {name: agents[name] for name in read}
         begun = play(begun, n_steps=begin, shocks=first.shocks, progress=False)
         recorded = np.stack([*read.values()])[..., :begin]
         differs = _codes(first, begun.arm, by) != recorded
@@ -169,7 +172,8 @@ class RecordedRuns:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path, self._runs = Path(path), {}
+        self.path = Path(path)
+        self._runs = {}
         self._packed = self.path.suffix == ".xz"
         if self.path.exists():
             self._runs = self._read()
@@ -326,7 +330,8 @@ def _read(
     """Return what is recorded of the agents that a record shares with this experiment: all, or it raises."""
     try:
         record = from_bytes(lzma.decompress(path.read_bytes()))
-        theirs, changes = record["agents"], record["changes"]
+        theirs = record["agents"]
+        changes = record["changes"]
     except (lzma.LZMAError, EOFError, ValueError, KeyError) as error:
         raise damaged(path, error) from error
     differs = differing(path, record, experiment)

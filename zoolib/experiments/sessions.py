@@ -92,7 +92,8 @@ def play_sessions(
     progress : bool, default True
         Show a progress bar, unless the environment sets ``TQDM_DISABLE=1``.
     """
-    seeds, n_sessions = check_seeds(seeds), as_size("n_sessions", n_sessions)
+    seeds = check_seeds(seeds)
+    n_sessions = as_size("n_sessions", n_sessions)
     marks = [as_size("checkpoint", n, most=n_sessions) for n in checkpoints]
     marks = np.unique([*marks, n_sessions])
     if not agents:
@@ -105,7 +106,8 @@ def play_sessions(
     shop = SessionSimulator(seed=seeds, carry_over=carry_over, hidden=hidden)
     process = shop.process()
     judge = _by_play(shop, seeds, n_judged) if hidden else _exactly(shop, process)
-    learnt, values = tuple(map(copy.deepcopy, agents.values())), []
+    learnt = tuple(map(copy.deepcopy, agents.values()))
+    values = []
     total = len(agents) * n_sessions
     with one_thread(), progress_bar(progress, total=total, unit="session") as bar:
         for agent in learnt:
@@ -121,12 +123,14 @@ def _learn(
     """Let an agent play and learn; return its values at the marks, (W, C)."""
     value = np.empty((shop.n_worlds, len(marks)))
     through = np.zeros(shop.n_worlds, np.int64)  # number of sessions
-    seen, least = _seen(agent, shop.observation(), shop), 0
+    seen = _seen(agent, shop.observation(), shop)
+    least = 0
     while least < marks[-1]:
         played = ~shop.over & (through < marks[-1])
         action = agent.select(seen)
         observation, reward, ended = shop.step(action)
-        before, seen = seen, _seen(agent, observation, shop)
+        before = seen
+        seen = _seen(agent, observation, shop)
         agent.update(before, action, reward, seen, ended, played=played)
         ended &= played
         through += ended
@@ -157,11 +161,14 @@ def _by_play(shop: SessionSimulator, seeds: list[int], n: int) -> Judge:
 
     def judge(agent: Any) -> NDArray[np.float64]:
         shop.reseed(seeds)
-        observation, clicks, alive = shop.reset(), 0, True
+        observation = shop.reset()
+        clicks = 0
+        alive = True
         while np.any(alive):
             seen = observation.reshape(-1, n, observation.shape[-1])
             observation, reward, ended = shop.step(agent.greedy(seen).reshape(-1))
-            clicks, alive = clicks + alive * reward, alive & ~ended
+            clicks = clicks + alive * reward
+            alive = alive & ~ended
         return clicks.reshape(-1, n).mean(axis=1)
 
     return judge
@@ -182,7 +189,8 @@ class VisitAgent:
             raise ValueError(
                 f"agent must have a model for each arm, and forget nothing: got {agent!r}"
             )
-        self.agent, self.n_worlds = agent, agent.n_worlds
+        self.agent = agent
+        self.n_worlds = agent.n_worlds
 
     def reseed(self, seed: Seed | Sequence[Seed]) -> None:
         """Restart the random numbers: one seed, or one for each world."""
@@ -224,7 +232,8 @@ def visit_features(observation: ArrayLike) -> NDArray[np.float64]:
         places = first * N_INTENTS + rest[0], rest[1]
         sizes = N_PERSONAS * N_INTENTS, PATIENCE + 1
     else:
-        items, clicks = rest[:LAST], rest[LAST:]
+        items = rest[:LAST]
+        clicks = rest[LAST:]
         places = first, *(2 * np.array(items) + clicks)
         sizes = N_PERSONAS, *[2 * 11] * LAST
     ones = [np.eye(n)[place] for place, n in zip(places, sizes, strict=True)]

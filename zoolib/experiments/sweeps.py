@@ -227,7 +227,8 @@ def sweep(
         "agents": {n: described(f"agent {n!r}", make) for n, make in agents.items()},
     }
     experiment = json.loads(json.dumps(experiment))  # as it will be read
-    finished, writes = {}, False
+    finished = {}
+    writes = False
     if path is not None:
         path = Path(path)
         finished, fits = _read(path, experiment, grid)

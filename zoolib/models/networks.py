@@ -103,7 +103,8 @@ def as_vector(network: nn.Module) -> Tensor:
     sizes = [p.numel() for p in parameters]
     parts = vector.split(sizes), vector.grad.split(sizes)
     for p, weight, gradient in zip(parameters, *parts, strict=True):
-        p.data, p.grad = weight.view_as(p), gradient.view_as(p)
+        p.data = weight.view_as(p)
+        p.grad = gradient.view_as(p)
     return vector
 
 
@@ -151,7 +152,8 @@ class MLP(nn.Module):
 
     def __init__(self, sizes: Sequence[int], generators: Generators) -> None:
         super().__init__()
-        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        self.weights = nn.ParameterList()
+        self.biases = nn.ParameterList()
         for n_in, n_out in pairwise(sizes):
             bound = 1 / math.sqrt(n_in)
             self.weights.append(_uniform(generators, n_in, n_out, bound))

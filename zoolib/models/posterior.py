@@ -84,13 +84,15 @@ class RidgePosterior(Stateful):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        shape, d = self.shape, self.n_features
+        shape = self.shape
+        d = self.n_features
         # The ridge and mean of each posterior's prior.
         self._prior_ridge = np.full(shape, self.ridge)
         self._prior_mean = np.zeros((*shape, d))
         self._A, self._A_inv = np.empty((2, *shape, d, d))
         self._b, self._mean = np.empty((2, *shape, d))
-        self._prior, self._factor = self._prior_ridge.copy(), np.ones(shape)
+        self._prior = self._prior_ridge.copy()
+        self._factor = np.ones(shape)
         self._n_updates = 0
         self.reset()
 
@@ -203,7 +205,8 @@ class RidgePosterior(Stateful):
         self.check_length(x, (which,) if self.shape else ())
         taught = np.unique(which)
         at = (taught,) if self.shape else (None,)  # adds an axis to a single posterior
-        A, b = self._A[at].copy(), self._b[at].copy()
+        A = self._A[at].copy()
+        b = self._b[at].copy()
         rows = rows_of_each(which, *self.shape or [1])
         for i, mine in enumerate(rows[one] for one in taught):
             A[i] += x[mine].T @ x[mine]
@@ -260,7 +263,8 @@ class RidgePosterior(Stateful):
         low = (self._factor < LEAST_FADED,)
         held = np.maximum(LEAST_PRIOR * self._prior_ridge[low], self._prior[low])
         A, b = self._prior_moments(held - self._prior[low], self._prior_mean[low])
-        self._prior[low], self._factor[low] = held, 1
+        self._prior[low] = held
+        self._factor[low] = 1
         self._A[low] += A
         self._b[low] += b
         with suppress(ValueError):
@@ -288,7 +292,8 @@ class RidgePosterior(Stateful):
             self._prior_mean[at] = as_array("mean", mean, shape, np.float64)
         self._prior_ridge[at] = self._prior[at] = ridge
         self._factor[at] = 1
-        ridge, mean = self._prior_ridge[at], self._prior_mean[at]
+        ridge = self._prior_ridge[at]
+        mean = self._prior_mean[at]
         self._A[at], self._b[at] = self._prior_moments(ridge, mean)
         self._A_inv[at] = np.eye(self.n_features) / ridge[..., None, None]
         self._mean[at] = mean
@@ -324,7 +329,8 @@ class RidgePosterior(Stateful):
         _check_length(np.vecdot(weighted, x), self._prior_ridge[at][..., None])
         A, b = self._prior_moments(self._prior_ridge[at], self._prior_mean[at])
         self._solve(at, A + weighted.mT @ x, b + np.vecmat(reward, weighted))
-        self._prior[at], self._factor[at] = self._prior_ridge[at], 1
+        self._prior[at] = self._prior_ridge[at]
+        self._factor[at] = 1
 
     def extend(
         self, n: int, mean: ArrayLike | None = None, ridge: float | None = None
@@ -335,7 +341,8 @@ class RidgePosterior(Stateful):
         """
         if not self.shape:
             raise ValueError("shape must have a leading axis to grow along: got ()")
-        axis, more = len(self.shape) - 1, (*self.shape[:-1], as_size("n", n))
+        axis = len(self.shape) - 1
+        more = (*self.shape[:-1], as_size("n", n))
         new = RidgePosterior(self.n_features, self.ridge, more)
         new.reset((), mean, ridge)
         for name in (*_LEARNT, *_PRIOR):
@@ -357,8 +364,10 @@ class RidgePosterior(Stateful):
                 "features must not be so large or so alike that A is numerically singular"
             ) from None
         A_inv = (A_inv + A_inv.mT) / 2
-        self._A_inv[at], self._mean[at] = A_inv, np.matvec(A_inv, b)
-        self._A[at], self._b[at] = A, b
+        self._A_inv[at] = A_inv
+        self._mean[at] = np.matvec(A_inv, b)
+        self._A[at] = A
+        self._b[at] = b
 
     @property
     def A(self) -> NDArray:

@@ -38,7 +38,9 @@ from zoolib.models.networks import MLP, Adam, Embedding, Generators, draw, seede
 from zoolib.world.simulator import ZooplusSimulator
 
 # Settings of Chapter 1, chosen on other worlds by the loss on validation rows.
-EPOCHS, BATCH_SIZE, LEARNING_RATE = 5, 512, 1e-3
+EPOCHS = 5
+BATCH_SIZE = 512
+LEARNING_RATE = 1e-3
 
 
 class MLPRecommender(Stateful, nn.Module):
@@ -191,7 +193,8 @@ def train_recommender(
     FloatingPointError
         If the loss stops being finite.
     """
-    epochs, batch_size = as_size("epochs", epochs), as_size("batch_size", batch_size)
+    epochs = as_size("epochs", epochs)
+    batch_size = as_size("batch_size", batch_size)
     learning_rate = as_positive("learning_rate", learning_rate)
     generators = seeded(seed)
     if np.shape(seed) != model._worlds:
@@ -202,7 +205,8 @@ def train_recommender(
     device = torch.device(device or found or "cpu")
     model.to(device)
     optimiser = Adam(model.parameters(), lr=learning_rate, fused=True)
-    train_loss, validation_loss = [], []
+    train_loss = []
+    validation_loss = []
     bar = progress_bar(progress, iterable=range(epochs), desc="training", unit="epoch")
     with nullcontext() if model._worlds else one_thread():
         for _ in bar:
@@ -276,7 +280,8 @@ def train_epoch(
     device: torch.device,
 ) -> NDArray[np.float64]:
     """Train for one pass over the rows, by slicing whole tensors instead of looping over rows."""
-    total, n_rows = 0.0, rows[0].shape[-1]
+    total = 0.0
+    n_rows = rows[0].shape[-1]
     for batch in zip(
         *(part.to(device).split(batch_size, dim=-1) for part in rows), strict=True
     ):

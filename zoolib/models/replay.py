@@ -76,10 +76,13 @@ class ReplayBuffer(Learner):
 
         A row has one entry per column, (...) or (W, ...), already checked.
         """
-        before, step = np.array(self._added), 1
+        before = np.array(self._added)
+        step = 1
         at = before % self.capacity + self._first
         if played is not None and not played.all():
-            step, at, row = played, at[played], [value[played] for value in row]
+            step = played
+            at = at[played]
+            row = [value[played] for value in row]
         if self._lost is not None:
             self._lost.append((at, [column[at].copy() for column in self._columns]))
         self._write(at, row)
@@ -92,7 +95,8 @@ class ReplayBuffer(Learner):
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[None]:
         """Undo what is added and drawn: instead of a copy of all rows, keep those that are overwritten."""
-        before, outer = self._added, self._lost
+        before = self._added
+        outer = self._lost
         luck = [generator.bit_generator.state for generator in self.generators]
         self._lost = []
         try:
@@ -138,6 +142,7 @@ class ReplayBuffer(Learner):
     @property
     def _held(self) -> list[NDArray]:
         """The filled parts of the columns, in the order of their positions."""
-        n, shape = int(self._n_held.max()), (*self._first.shape, self.capacity)
+        n = int(self._n_held.max())
+        shape = (*self._first.shape, self.capacity)
         tables = [column.reshape(*shape, *column.shape[1:]) for column in self._columns]
         return [table[:, :n] if self.n_worlds else table[:n] for table in tables]

@@ -94,7 +94,8 @@ class ProductIndex:
         self.n_threads = None if n_threads is None else as_size("n_threads", n_threads)
         seed = as_size("seed", seed, least=0)
         table = as_array("embeddings", embeddings, ("n_products", "d"), np.float32)
-        n_products, self.n_features = len(table), as_size("d", table.shape[1])
+        n_products = len(table)
+        self.n_features = as_size("d", table.shape[1])
         self.n_cells = 1
         if kind != "exact":
             n_cells = isqrt(n_products) or 1 if n_cells is None else n_cells
@@ -117,7 +118,8 @@ class ProductIndex:
             with _threads(self.n_threads):
                 self._index.train(table)
         # All products ever added, as given, and which of them the index still holds.
-        self._table, self._held = table[:0], np.zeros(0, bool)
+        self._table = table[:0]
+        self._held = np.zeros(0, bool)
         self.add(table)
 
     def __len__(self) -> int:
@@ -176,7 +178,8 @@ class ProductIndex:
         """
         found = self.search(queries, n)[0]
         flat = np.asarray(queries, np.float32).reshape(-1, self.n_features)
-        exact, ids = faiss.IndexFlatIP(self.n_features), self.ids
+        exact = faiss.IndexFlatIP(self.n_features)
+        ids = self.ids
         exact.add(self._table[ids])
         with _threads(self.n_threads):
             best = ids[exact.search(flat, n)[1]]
@@ -287,7 +290,8 @@ def two_stage(
         :math:`\lceil n / m \rceil` candidates; duplicates count once.
     """
     alpha = as_not_negative("alpha", alpha)
-    n, d = as_size("n_candidates", n_candidates, most=len(index)), index.n_features
+    n = as_size("n_candidates", n_candidates, most=len(index))
+    d = index.n_features
     if posterior.shape or posterior.n_features != d:
         raise ValueError(
             f"posterior must be one model of {d} features: "

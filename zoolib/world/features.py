@@ -66,10 +66,12 @@ class FeatureEngineer:
                 f"world must be one world, or several of equal size: got sizes {sorted(sizes)}"
             )
         ((self.n_users, _, rich),) = sizes
-        personas, categories = list(worlds[0].personas), list(worlds[0].categories)
+        personas = list(worlds[0].personas)
+        categories = list(worlds[0].categories)
         known = personas if self.personas else []
         wishes, qualities = (WISHES, QUALITIES) if rich else ((), ())
-        user, product = np.eye(len(personas), len(known)), np.eye(len(categories))
+        user = np.eye(len(personas), len(known))
+        product = np.eye(len(categories))
         visitors = [(user[w.persona_of_user], w.users) for w in worlds]
         self._user = np.stack([_join(*of, wishes) for of in visitors])
         catalogues = [(product[w.category_of_product], w.products) for w in worlds]

@@ -79,7 +79,8 @@ class DecisionProcess:
             earned = np.vecdot(chosen, self.reward)[..., None]
             value = np.linalg.solve(np.eye(self.n_states) - discount * moves, earned)
             return self._look_ahead(value[..., 0], discount)
-        discount, q = as_probability("discount", discount), np.zeros(self.reward.shape)
+        discount = as_probability("discount", discount)
+        q = np.zeros(self.reward.shape)
         for _ in range(as_size("horizon", horizon)):
             q = self._look_ahead(np.vecdot(chosen, q), discount)
         return q

@@ -39,7 +39,8 @@ COMPANIONS = {
     "Cat Toy": "Cat Food",
     "Fish Supplies": "Fish Supplies",
 }
-N_PERSONAS, N_INTENTS = len(CLICK_PROBABILITIES), len(CATEGORIES)
+N_PERSONAS = len(CLICK_PROBABILITIES)
+N_INTENTS = len(CATEGORIES)
 N_STATES = N_PERSONAS * N_INTENTS * PATIENCE
 _N_LUCK = 5  # uniform numbers per step: click, carry-over, patience, intent, drift
 _COMPANION = np.array([CATEGORIES.index(COMPANIONS[c]) for c in CATEGORIES])
@@ -120,7 +121,8 @@ class SessionSimulator:
         )
         self.category_of_product = self._one(self._category)
         self.glossy = self._one(self._glossy)
-        self._worlds, self._n_copies = np.arange(len(shops)), 1
+        self._worlds = np.arange(len(shops))
+        self._n_copies = 1
         self.reseed(self._seeds)
         self.reset()
 
@@ -189,7 +191,8 @@ class SessionSimulator:
             raise RuntimeError("the session is over: call reset before the next step")
         luck = self._next_luck()
         clicked, after = self._follow(self._worlds, self._visitor, product, luck)
-        clicked, ended = clicked & ~begins, ~begins & (after[2] == 0)
+        clicked = clicked & ~begins
+        ended = ~begins & (after[2] == 0)
         self._visitor = after
         if self.hidden:
             newest = np.stack([product + 1, clicked], axis=-1)[..., None]
@@ -229,8 +232,11 @@ class SessionSimulator:
         if self.n_worlds is not None:
             raise ValueError(f"one world plays sessions: got n_worlds={self.n_worlds}")
         upto = as_choices(policy, (N_STATES, self.n_products)).cumsum(axis=-1)
-        n, rng = as_size("n_sessions", n_sessions), stream(seed, "sessions")
-        world, alive, steps = np.zeros(n, np.int64), np.arange(n), []
+        n = as_size("n_sessions", n_sessions)
+        rng = stream(seed, "sessions")
+        world = np.zeros(n, np.int64)
+        alive = np.arange(n)
+        steps = []
         visitor = self._arrive(world, rng.random((n, 2)))
         while alive.size:
             luck = rng.random((len(alive), _N_LUCK + 1))
@@ -241,7 +247,8 @@ class SessionSimulator:
             step[:, alive] = state, product, clicked
             steps.append(step)
             stays = visitor[2] > 0
-            alive, visitor = alive[stays], visitor[:, stays]
+            alive = alive[stays]
+            visitor = visitor[:, stays]
         return tuple(np.stack(steps, axis=-1))
 
     def process(self) -> DecisionProcess:
@@ -251,7 +258,8 @@ class SessionSimulator:
         """
         n_worlds, n_products = self._category.shape
         shape = (n_worlds, N_PERSONAS, N_INTENTS, PATIENCE)
-        click, intents = self._click, np.eye(N_INTENTS)
+        click = self._click
+        intents = np.eye(N_INTENTS)
         drift = STAY * intents + (1 - STAY) * self._drift[:, :, None]
         own = (1 - self.carry_over) * drift[..., None, :]
         # A plain click, which keeps patience, and where it leads: (W, 4, 5, K, 5)
@@ -282,7 +290,8 @@ class SessionSimulator:
 
     def _click_probabilities(self) -> NDArray[np.float64]:
         """Return click probabilities (W, 4, 5, K)."""
-        category, glossy = self._category[:, None, None], self._glossy[:, None, None]
+        category = self._category[:, None, None]
+        glossy = self._glossy[:, None, None]
         plain = np.moveaxis(self._table[:, self._category], 0, 1)[:, :, None]
         wanted = category == np.arange(N_INTENTS)[:, None]
         plain = np.where(wanted, plain, OFF_INTENT * plain)
@@ -331,7 +340,8 @@ def best_on_last_category(shop: SessionSimulator, *, climb: bool = False) -> flo
     for each category that may have been shown last, about a hundred thousand policies. With `climb` one or
     two products are changed at a time as long as that earns more: quick, and a lower bound.
     """
-    process, shape = shop.process(), (N_PERSONAS, N_INTENTS, PATIENCE)
+    process = shop.process()
+    shape = (N_PERSONAS, N_INTENTS, PATIENCE)
     # Positions of one plain and one glossy product of each category.
     kind = 2 * shop.category_of_product + shop.glossy
     ten = np.unique(kind, return_index=True)[1]
@@ -345,9 +355,11 @@ def best_on_last_category(shop: SessionSimulator, *, climb: bool = False) -> flo
         stay, fall = (moves[g, :, 1, :, g, :, m].swapaxes(0, 1) for m in (1, 0))
         world = reward[g], stay, fall, start[g]
         if climb:
-            best, tried = -np.inf, policies[:1]
+            best = -np.inf
+            tried = policies[:1]
             while (values := _best_start(tried, *world)).max() > best:
-                best, policy = values.max(), tried[values.argmax()]
+                best = values.max()
+                policy = tried[values.argmax()]
                 tried = policies[(policies != policy).sum(axis=1) <= 2]
         else:
             parts = np.array_split(policies, 50)
@@ -371,7 +383,8 @@ def _best_start(
     earned = reward[shown].reshape(*pairs[:2], 1)
     value = np.zeros_like(earned)
     for _ in range(PATIENCE):
-        less, value = value, inverse @ (earned + falls @ value)
+        less = value
+        value = inverse @ (earned + falls @ value)
     # The reward of the first product, whose category is then the last category.
     first = reward
     for moves, then in ((stay, value), (fall, less)):

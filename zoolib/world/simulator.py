@@ -205,7 +205,8 @@ class ZooplusSimulator:
         return pd.DataFrame({"category": self.rng.permutation(names)}, index=index)
 
     def _draw_tastes(self) -> None:
-        n, m = len(self.personas), len(self.categories)
+        n = len(self.personas)
+        m = len(self.categories)
         shapes = {"persona": (n, 1), "category": (1, m), "pair": (n, m)}
         pull = sum(
             self.rng.normal(0, SPREADS[of], shape) for of, shape in shapes.items()
@@ -236,7 +237,8 @@ class ZooplusSimulator:
         arrays give an array of the broadcast shape.
         """
         users, products = as_pairs(user_id, self.n_users, product_id, self.n_products)
-        personas, categories = self.persona_of_user, self.category_of_product
+        personas = self.persona_of_user
+        categories = self.category_of_product
         ctr = self.click_table[personas[users], categories[products]]
         if self.rich:
             wishes = self.users[list(WISHES)].to_numpy()[users]
@@ -293,7 +295,8 @@ class ZooplusSimulator:
         names = self.products["category"].array.copy()
         codes[shelves] = drawn = self.rng.choice(len(self.categories), size=n)
         names[shelves] = np.take(self.categories, drawn)
-        self.products, self.category_of_product = self.products.copy(), codes
+        self.products = self.products.copy()
+        self.category_of_product = codes
         self.products["category"] = names
         if self.rich:
             qualities = self.rng.random((n, len(QUALITIES)))
@@ -315,7 +318,8 @@ class ZooplusSimulator:
 
 def true_ctr_matrix(world: ZooplusSimulator) -> NDArray[np.float64]:
     """Return the current click probabilities of a world, shape (n_users, n_products)."""
-    users, products = np.arange(world.n_users), np.arange(world.n_products)
+    users = np.arange(world.n_users)
+    products = np.arange(world.n_products)
     return world.true_ctr(users[:, None], products)
 
 

@@ -111,7 +111,8 @@ class SessionLog:
         given = np.asarray(self.arm)
         if given.ndim != 2 or len(given) < 2 or given.size == 0:
             raise ValueError(f"arm must have shape (n, T), n >= 2: got {given.shape}")
-        played, shape = given != -1, given.shape
+        played = given != -1
+        shape = given.shape
         goes_on = np.maximum.accumulate(played[:, ::-1], axis=1)[:, ::-1]
         goes_on[:, 0] = True
         every_row("arm", given, played | ~goes_on, "leave out no step")
@@ -223,7 +224,8 @@ def session_doubly_robust(
     Unbiased if the propensities are right, whatever the model `q`, (n, T, K) or a table (S, K), which must not
     have seen the session: see `cross_fit_q`. The weighted form is that of Thomas and Brunskill (2016).
     """
-    h, policy = _horizon(log, horizon, whole=True), _policy(log, target)
+    h = _horizon(log, horizon, whole=True)
+    policy = _policy(log, target)
     if np.ndim(q) == 2:
         q = as_array("q", _in_order(log, "q", q), np.shape(target))[log.state]
     q = np.where(log.played[..., None], as_array("q", q, policy.shape), 0)
@@ -260,7 +262,8 @@ def fitted_q_evaluation(
         pull = log.played * (chosen / counts)[fits.shown]
         term += np.vecdot(pull, fits.goals(later) - table[fits.shown])
         pulled += pull
-        reached[:, 0], reached[:, 1:] = 0, (fits.onward * pull)[:, :-1]
+        reached[:, 0] = 0
+        reached[:, 1:] = (fits.onward * pull)[:, :-1]
     found = with_rewards(mean_interval(term), [pulled], log.reward, log.played)
     unseen = choices[fits.unseen].sum() / choices.sum()
     if unseen > MOST_UNSEEN:
@@ -280,9 +283,11 @@ def cross_fit_q(
 
     Fold k of five is sessions k, k + 5, …; its model is that of `fitted_q_evaluation`, fitted to the rest.
     """
-    fits, h = _Tables(log, target, discount, ridge), _horizon(log, horizon)
+    fits = _Tables(log, target, discount, ridge)
+    h = _horizon(log, horizon)
     to_go = np.maximum(h - np.arange(log.arm.shape[1]), 0)[:, None]
-    fold, q = np.arange(len(log)) % _FOLDS, np.zeros(fits.arms.shape)
+    fold = np.arange(len(log)) % _FOLDS
+    q = np.zeros(fits.arms.shape)
     for k in range(_FOLDS):
         mine = fold == k
         tables, _ = fits.fit(h, used=~mine[:, None])
@@ -296,11 +301,14 @@ class _Tables:
     def __init__(
         self, log: SessionLog, target: ArrayLike, discount: float, ridge: float
     ) -> None:
-        self.log, self.policy = log, _policy(log, target)
+        self.log = log
+        self.policy = _policy(log, target)
         self.discount = as_probability("discount", discount)
         # Per step: the discount of what follows; and per entry, whether the log says nothing of it. See `fit`.
-        self.onward, self.unseen = np.empty(0), np.empty(0, bool)
-        self.ridge, self.size = as_positive("ridge", ridge), np.size(target)
+        self.onward = np.empty(0)
+        self.unseen = np.empty(0, bool)
+        self.ridge = as_positive("ridge", ridge)
+        self.size = np.size(target)
         # The entries of each step's arms, (n, T, K), and of the one shown, (n, T).
         self.arms = log.state[..., None] * log.n_arms + np.arange(log.n_arms)
         self.shown = _of_arm(log, self.arms)
@@ -330,9 +338,11 @@ class _Tables:
         # Each step after which the log goes on also stands for those after which it is cut.
         goes_on = _of_next(self.log.played)
         last = self.log.played & ~goes_on
-        on, cut = total(goes_on), total(last & self.log.cut[:, None])
+        on = total(goes_on)
+        cut = total(last & self.log.cut[:, None])
         self.onward = self.discount * (1 + cut / np.maximum(on, 1))[self.shown]
-        counts, tables = total(1.0) + self.ridge, [np.zeros(self.size)]
+        counts = total(1.0) + self.ridge
+        tables = [np.zeros(self.size)]
         self.unseen = (counts == self.ridge) | (cut > on * cut)
         for _ in range(horizon):
             tables.append(total(self.goals(tables[-1])) / counts)
@@ -359,7 +369,8 @@ def _of_arm(log: SessionLog, values: NDArray) -> NDArray:
 
 def _in_order(log: SessionLog, name: str, table: ArrayLike) -> ArrayLike:
     """Return a table of states and arms in the log's order, after checking its labels."""
-    arms, states = column_labels(table), row_labels(table)
+    arms = column_labels(table)
+    states = row_labels(table)
     if arms is None and (states is None or is_default(states)):
         return table
     rows = in_order(name, states, range(len(table)))
@@ -416,12 +427,14 @@ def _estimate(
         weight = np.exp(weight - most)
         weight = weight / weight.mean(axis=0)
         value = (weight * gain).mean(axis=0)
-        start, gain = start + worth @ value, gain - value
+        start = start + worth @ value
+        gain = gain - value
     else:
         held = weight < LARGEST_LOG_WEIGHT
         every_row("weight", weight, held, f"be below exp({LARGEST_LOG_WEIGHT})")
         weight = np.exp(weight)
     weight = worth * weight
     term = start + np.vecdot(weight, gain)
-    rewards, played = log.reward[:, :h], log.played[:, :h]
+    rewards = log.reward[:, :h]
+    played = log.played[:, :h]
     return with_rewards(mean_interval(term), [weight], rewards, played)

@@ -307,7 +307,8 @@ def direct_method(target: ArrayLike, predicted: ArrayLike) -> Estimate:
     Its bias is that of the model. The interval covers the sampling of visitors, not the model's error.
     """
     same_rows(target=target, predicted=predicted)
-    arms, theirs = column_labels(target), column_labels(predicted)
+    arms = column_labels(target)
+    theirs = column_labels(predicted)
     target = as_policy("target", target)
     if target.ndim != 2:
         raise ValueError(f"target must have shape (n, K): got {target.shape}")
@@ -332,7 +333,8 @@ def doubly_robust(log: Log, target: ArrayLike, predicted: ArrayLike) -> Estimate
     target = _target(log, target)
     predicted = _of_rows(log, "predicted", predicted)
     predicted = as_array("predicted", predicted, target.shape)
-    residual, start = log.reward - _of_arm(log, predicted), np.vecdot(target, predicted)
+    residual = log.reward - _of_arm(log, predicted)
+    start = np.vecdot(target, predicted)
     weight = importance_weights(log, target)
     return _of_visits(log, weight, residual, start)
 
@@ -353,13 +355,15 @@ def cross_fit(log: Log, features: ArrayLike) -> NDArray[np.float64]:
     -------
     ndarray, shape (n, K)
     """
-    features, n = as_array("features", features), len(log)
+    features = as_array("features", features)
+    n = len(log)
     if features.ndim != 3 or features.shape[:2] != (n, log.n_arms):
         raise ValueError(
             f"features must have shape {(n, log.n_arms, 'd')}: got {features.shape}"
         )
     model = RidgePosterior(features.shape[-1])
-    shown, predicted = _of_arm(log, features), np.empty((n, log.n_arms))
+    shown = _of_arm(log, features)
+    predicted = np.empty((n, log.n_arms))
     for k in range(5):
         others = np.arange(n) % 5 != k
         model.rebuild(shown[others], log.reward[others])
@@ -387,7 +391,8 @@ def with_rewards(
     """
     used = np.broadcast_to(used, reward.shape)
     earned = np.vecdot(reward, used)
-    least, most = earned.min(), earned.max()
+    least = earned.min()
+    most = earned.max()
     if least == most or not all((one * used).any() for one in weights):
         why = f"all rewards are {least:g}" if least == most else "all weights are 0"
         return replace(found, low=-np.inf, high=np.inf, note=f"no interval: {why}")
@@ -420,7 +425,8 @@ def _of_visits(
         return found
     ends = [w * e for w in _ends(weight) for e in _ends(error)]
     more = [mean_interval(np.append(term, np.mean(start) + end)) for end in _ends(ends)]
-    low, high = min(found.low, more[0].low), max(found.high, more[1].high)
+    low = min(found.low, more[0].low)
+    high = max(found.high, more[1].high)
     as_before = (low, high) == (found.low, found.high)
     note = "" if as_before else found.note.replace(SHORT, "widened")
     return replace(found, low=low, high=high, note=note)
