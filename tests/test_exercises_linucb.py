@@ -30,8 +30,10 @@ def defined(label, name):
     "label",
     [
         "ex-greedy-trap",
+        "ex-prior",
         "ex-mean-update",
         "ex-coverage",
+        "ex-alpha-edge",
         "ex-tooth",
     ],
 )
@@ -45,6 +47,9 @@ VERDICTS = {}
 @verdicts(
     {
         "ex-greedy-trap": [(0.2, raises, RAISED), (0.2, 0.2, NO_FUNCTION)],
+        "ex-read-state": [(raises, RAISED), (0.2, NO_FUNCTION)],
+        "ex-prior": [(raises, 0.35, RAISED), (0.2, 0.35, NO_FUNCTION)],
+        "ex-alpha-edge": [(raises, 5, RAISED), (0.2, 5, NO_FUNCTION)],
         "ex-own-agent": [(raises, 0, RAISED), (0.2, 0, NO_FUNCTION)],
         "ex-mean-update": [(raises, RAISED), (0.2, NO_FUNCTION)],
         "ex-coverage": [(raises, RAISED), (0.2, NO_FUNCTION)],
@@ -72,6 +77,62 @@ VERDICTS["ex-greedy-trap"] = [
     (0.2, persona_alone, "persona alone"),
     (0.2, lambda n, k: ZERO_SCORES(n, k) + 2e-9, "visits [3, 0, 5, 1]"),
     (0.2, lambda n, k: 0.0, "shape (4,) is wanted"),
+]
+
+
+READ = defined("ex-read-state", "read")
+
+
+def estimated(A, b, ridge):
+    return [READ(A, b, ridge)[0], np.linalg.solve(A, b)[:4]]
+
+
+VERDICTS["ex-read-state"] = [
+    (lambda A, b, ridge: READ(A, b, ridge).tolist(), "right."),
+    (lambda A, b, ridge: READ(A, b, 0), "take it off"),
+    (lambda A, b, ridge: READ(A, b, ridge)[::-1], "the second how often clicked"),
+    (estimated, "b holds them"),
+    (lambda A, b, ridge: READ(A, b, ridge) + 2e-9, "evidence on the diagonal"),
+    (lambda A, b, ridge: READ(A, b, ridge).T, "shape (2, 4) is wanted"),
+]
+
+HOPE = 0.5 - 0.21 / np.sqrt(2)
+
+
+def entries(value):
+    """A start of nine equal entries, by another formula."""
+    return lambda q, ridge: np.full(9, value(q, ridge))
+
+
+VERDICTS["ex-prior"] = [
+    (entries(lambda q, r: r * q / 2), 0.35, "right."),
+    (entries(lambda q, r: q / 2), HOPE, "the ridge times as large"),
+    (entries(lambda q, r: r * q), HOPE, "half of the prediction"),
+    (entries(lambda q, r: r * q / 9), HOPE, "a row reads two"),
+    (entries(lambda q, r: q / 2 / r), HOPE, "multiply with it"),
+    (entries(lambda q, r: r * q / 2 + 2e-9), HOPE, "for any two ones"),
+    (lambda q, r: r * q / 2, HOPE, "shape (9,) is wanted"),
+    (entries(lambda q, r: r * q / 2), 0.29, "root of two"),
+    (entries(lambda q, r: r * q / 2), 1 - HOPE, "less hope is needed"),
+    (entries(lambda q, r: r * q / 2), 0.4971, "divide by the width"),
+    (entries(lambda q, r: r * q / 2), 0.36, "Set the two first scores equal"),
+]
+
+LEAST, EDGES = defined("ex-alpha-edge", "least_alpha"), 4.9875
+
+VERDICTS["ex-alpha-edge"] = [
+    (LEAST, 5, "right."),
+    (lambda q, n: q / np.sqrt(2), EDGES, "they share the category"),
+    (lambda q, n: q / np.sqrt(2 / (1 + 2 * n)), EDGES, "share one of their two ones"),
+    (lambda q, n: LEAST(q, n) ** 2 / q, EDGES, "root of what A gives"),
+    (lambda q, n: q / LEAST(q, n), EDGES, "That is the width"),
+    (lambda q, n: q**2 / LEAST(q, n), EDGES, "score of α = q"),
+    (lambda q, n: LEAST(q, n) + 2e-9, EDGES, "must reach q"),
+    (LEAST, 9.9, "random products"),
+    (LEAST, 19.95, "best known product"),
+    (LEAST, 0.352, "root of p"),
+    (LEAST, 3.527, "root of two"),
+    (LEAST, 5.1, "Divide σ"),
 ]
 
 

@@ -60,6 +60,95 @@ def _ridge_weights(visits: NDArray[np.int64], clicks: NDArray[np.int64]) -> NDAr
     return np.linalg.solve(A, x.T @ clicks)
 
 
+@exercise("ex-read-state")
+def _read_state(read: Function) -> None:
+    rng = np.random.default_rng(6)
+    for ridge, category in ((1.0, 3), (0.5, 0), (10.0, 4)):
+        shown = rng.integers(1, 40, size=N_PERSONAS)
+        clicks = rng.binomial(shown, 0.4)
+        x = np.zeros((N_PERSONAS, N_PERSONAS + N_CATEGORIES))
+        x[:, :N_PERSONAS], x[:, N_PERSONAS + category] = np.eye(N_PERSONAS), 1
+        A = ridge * np.eye(x.shape[1]) + x.T @ (shown[:, None] * x)
+        b = x.T @ clicks
+        mistakes = {
+            "The ridge lies on the diagonal of A, too: take it off.": [
+                shown + ridge,
+                clicks,
+            ],
+            "The first row is how often it was shown, the second how often clicked.": [
+                clicks,
+                shown,
+            ],
+            "The estimate is no number of clicks: b holds them.": [
+                shown,
+                np.linalg.solve(A, b)[:N_PERSONAS],
+            ],
+        }
+        hint = (
+            f"With a ridge of {ridge:g}: evidence on the diagonal, success in b. Two rows are wanted, with "
+            "a column for each persona."
+        )
+        found = answer(read, A, b, ridge)
+        expect_close(found, [shown, clicks], hint, mistakes=mistakes)
+
+
+@exercise("ex-prior")
+def _prior(start: Function, same_hope: float) -> None:
+    for q, ridge in ((0.21, 1.0), (0.5, 4.0), (0.03, 0.1)):
+        mistakes = {
+            "That is the mean of the belief: b is the ridge times as large.": np.full(
+                9, q / 2
+            ),
+            "Rows hold two ones, so each entry gives half of the prediction.": np.full(
+                9, ridge * q
+            ),
+            "Of nine entries a row reads two.": np.full(9, ridge * q / 9),
+            "The inverse of A divides by the ridge: multiply with it.": np.full(
+                9, q / 2 / ridge
+            ),
+        }
+        hint = f"For q = {q} and a ridge of {ridge:g} the inverse of A times b must give q for any two ones."
+        found = answer(start, q, ridge)
+        expect_close(found, np.full(9, ridge * q / 2), hint, mistakes=mistakes)
+    hint = "Set the two first scores equal: the prior's with the new α, and that of α = 0.5 without."
+    mistakes = {
+        "The width of an untried product is the root of two.": 0.5 - 0.21,
+        "The prior adds 0.21 to the score: less hope is needed, not more.": 0.5
+        + 0.21 / np.sqrt(2),
+        "That is the bonus: divide by the width.": 0.5 * np.sqrt(2) - 0.21,
+    }
+    right = 0.5 - 0.21 / np.sqrt(2)
+    expect_close(same_hope, right, hint, within=0.005, mistakes=mistakes)
+
+
+@exercise("ex-alpha-edge")
+def _alpha_edge(least_alpha: Function, edges: float) -> None:
+    hers, theirs = (np.eye(9)[persona] + np.eye(9)[7] for persona in (0, 1))
+    for q, n in ((0.55, 0), (0.55, 1), (0.2, 7), (0.08, 200)):
+        A = np.eye(9) + n * np.outer(theirs, theirs)
+        width = np.sqrt(hers @ np.linalg.inv(A) @ hers)
+        mistakes = {
+            "The others' looks shrink her width, too: they share the category.": q
+            / np.sqrt(2),
+            "Those were not her looks: the rows share one of their two ones.": q
+            / np.sqrt(2 / (1 + 2 * n)),
+            "The width is the root of what A gives.": q / width**2,
+            "That is the width: which α lifts it to q?": width,
+            "That is the score of α = q.": q * width,
+        }
+        hint = f"For q = {q} and n = {n}: her prediction is zero, so α times her width must reach q."
+        expect_close(answer(least_alpha, q, n), q / width, hint, mistakes=mistakes)
+    sigma, edge = np.sqrt(0.005 * 0.995), 0.02 / np.sqrt(2)
+    mistakes = {
+        "σ comes from the click rate of random products.": np.sqrt(0.02 * 0.98) / edge,
+        "The edge is where the best known product lies.": sigma * np.sqrt(2) / 0.005,
+        "σ is the root of p (1 - p).": sigma**2 / edge,
+        "An untried product scores α times the root of two.": sigma / 0.02,
+    }
+    hint = "Divide σ of a random product's click by the least α for n = 0."
+    expect_close(edges, sigma / edge, hint, within=0.05, mistakes=mistakes)
+
+
 @exercise("ex-mean-update")
 def _mean_update(moved_mean: Function) -> None:
     rng = np.random.default_rng(4)
