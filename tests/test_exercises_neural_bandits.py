@@ -25,8 +25,8 @@ from tests.exercises import (
 from zoolib import FeatureEngineer, RidgePosterior, ZooplusSimulator
 
 CHAPTER, EVIDENCE = CHAPTERS["neural-bandits"], CHAPTERS["evidence/neural-bandits"]
-# Their solutions play for minutes: only what they define is run, and the check itself.
-PLAYED = {"ex-sharing", "ex-hill"}
+# Their solutions play for minutes or read trained models: only what they define is run, and the check.
+PLAYED = {"ex-sharing", "ex-hill", "ex-residuals"}
 VERDICTS = {}
 
 
@@ -62,6 +62,7 @@ OTHERS = {
     "ex-hill": (range(20),),
     "ex-neural-linear": (),
     "ex-projection": (),
+    "ex-residuals": (),
 }
 
 
@@ -239,6 +240,33 @@ VERDICTS["ex-hill"] = [
     (hills(appeal=lambda wish, quality: quality[:, 0]), BY_PERSONA, "appeal"),
     (hills(appeal=turned), BY_PERSONA, "this product to this user"),
     (told, BY_PERSONA, "(W, 50, 20)"),
+]
+
+
+def left_over(
+    residuals, by, edges, mean=np.mean, error=lambda part: part.std() / len(part) ** 0.5
+):
+    """Means and standard errors, by the bin that each lies in."""
+    at = np.searchsorted(edges, by, side="right") - 1
+    parts = [residuals[at == i] for i in range(len(edges) - 1)]
+    return [mean(part) for part in parts], [error(part) for part in parts]
+
+
+VERDICTS["ex-residuals"] = [
+    (left_over, "right."),
+    (partial(left_over, mean=np.sum), "These are sums"),
+    (partial(left_over, mean=lambda part: np.abs(part).mean()), "Keep the signs"),
+    (lambda r, *others: left_over(-r, *others), "sign is the other way round"),
+    (partial(left_over, mean=np.median), "between its two edges"),
+    (partial(left_over, error=np.std), "not how their mean does"),
+    (
+        lambda r, *others: left_over(
+            r, *others, error=lambda p: p.std() / len(r) ** 0.5
+        ),
+        "in this bin",
+    ),
+    (partial(left_over, error=lambda part: part.var() / len(part)), "take the root"),
+    (lambda *given: left_over(*given)[0], "two things"),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,6 +67,34 @@ def _slopes(*at: float) -> NDArray[np.float64]:
 
     steps = 1e-5 * np.eye(3)
     return np.array([f(*(at + step)) - f(*(at - step)) for step in steps]) / 2e-5
+
+
+@exercise("ex-residuals")
+def _residuals(left_over: Function) -> None:
+    """Sort noise around a hollow, wider on its right, into bins of unlike sizes."""
+    rng = np.random.default_rng(7)
+    for n, edges in ((400, (-1, -0.2, 0.3, 1)), (900, (-1, 0, 0.2, 0.6, 1))):
+        by = rng.uniform(-1, 1, size=n)
+        residuals = rng.normal(by**2, 1 + (by > 0))
+        bins = [residuals[(low <= by) & (by < high)] for low, high in pairwise(edges)]
+        found = answer(left_over, residuals, by, np.array(edges))
+        pair = isinstance(found, tuple | list) and len(found) == 2
+        expect(pair, "Return two things, means and standard errors.")
+        means = np.array([part.mean() for part in bins])
+        mistakes = {
+            "These are sums: means are wanted.": [part.sum() for part in bins],
+            "Keep the signs of the residuals.": [np.abs(part).mean() for part in bins],
+        }
+        hint = "A bin's number is the mean of the residuals whose `by` lies between its two edges."
+        expect_close(found[0], means, hint, within=1e-8, mistakes=mistakes)
+        spread = np.array([part.std(ddof=1) for part in bins])
+        right = spread / np.sqrt([len(part) for part in bins])
+        mistakes = {
+            "That is how residuals scatter, not how their mean does.": spread,
+            "How many residuals are in this bin?": spread / np.sqrt(n),
+        }
+        hint = "The standard error of a mean of n numbers is their standard deviation divided by √n."
+        expect_close(found[1], right, hint, within=0.1 * right, mistakes=mistakes)
 
 
 @exercise("ex-projection")
