@@ -54,6 +54,38 @@ def _trap_bonus(mixed_term: Function, disagreement: Function) -> None:
     expect_close(found, between.max(), hint, mistakes=mistakes)
 
 
+@exercise("ex-which-model")
+def _which_model(error: Function, best_share: Function) -> None:
+    """Add up the squared weights of noise and departures in the error of the first product."""
+    for n, sigma, tau, k in ((4, 0.5, 0.2, 10), (30, 0.4, 0.05, 3)):
+        v, own = sigma**2 / n, np.eye(k)[0]
+        for w in (0, 1, 0.3):
+            weights = w * own + (1 - w) / k
+            noise, apart = (np.sum(of**2) for of in (weights, weights - own))
+            right = v * noise + tau**2 * apart
+            alone = w**2 * v + (1 - w) ** 2 * tau**2
+            mistakes = {
+                "The product's own clicks are in the label's mean, too.": alone
+                + (1 - w) ** 2 * v / k,
+                "The label's mean is uncertain, too.": alone,
+                "σ² is the variance of a click, σ²/n that of a mean.": right
+                + (n - 1) * v * noise,
+            }
+            hint = (
+                "Write the prediction minus the rate as a sum of noise and departures."
+            )
+            found = answer(error, w, n, sigma, tau, k)
+            expect_close(found, right, hint, mistakes=mistakes)
+        best = tau**2 / (tau**2 + v)
+        mistakes = {
+            "That is the weight of the label.": 1 - best,
+            "Variances are weighed, not deviations.": tau / (tau + np.sqrt(v)),
+        }
+        hint = "Set the derivative by w to zero."
+        found = answer(best_share, n, sigma, tau)
+        expect_close(found, best, hint, mistakes=mistakes)
+
+
 @exercise("ex-batch-draws")
 def _batch_draws(share: Function, never: Function) -> None:
     """Integrate over the first product's draw on a fine grid."""
@@ -109,6 +141,25 @@ def _shared_draw(drawn: Function, with_one: ArrayLike, with_ten: ArrayLike) -> N
     expect_close(with_ten, 1 - 1 / 2**10, hint, mistakes=mistakes)
 
 
+@exercise("ex-first-misses")
+def _first_misses(misses: Function) -> None:
+    """Solve a quadratic for the width at which the scores are equal."""
+    for promised, lam in ((0.5, 5), (0.5, 50), (0.21, 5), (0.21, 50)):
+        for rival, alpha in ((0.52, 0.5), (0.37, 0.2)):
+            one, two = (
+                np.roots([lam * promised, alpha * np.sqrt(norm), -rival]).max()
+                for norm in (1, 2)
+            )
+            right = max(0, np.ceil((two**-2 - lam) / 2))
+            by_one = max(0, np.ceil(one**-2 - lam))
+            mistakes = {
+                "A look adds 2 to λ: one for persona, one for category.": by_one
+            }
+            hint = "At which n is λxᵀm / (λ + 2n) + α√(2 / (λ + 2n)) first below the rival?"
+            found = answer(misses, promised, lam, rival, alpha)
+            expect_close(found, right, hint, mistakes=mistakes)
+
+
 @exercise("ex-firm")
 def _firm(firmness: Function, clicks: ArrayLike) -> None:
     """Take the variances of a click and of a uniform factor's product by its quantiles."""
@@ -158,3 +209,35 @@ def _cap_price(price: Function) -> None:
         lost = 1 - clicks / best
         found = answer(price, table, cap)
         expect_close(found, lost, hint, within=1e-6, mistakes=mistakes)
+
+
+@exercise("ex-hours")
+def _hours(circle: Function, leftover: Function) -> None:
+    """Fit by least squares with rows for the ridge added, and average hour by hour."""
+    hours = np.arange(24)
+    angle = np.pi * hours / 12
+    right = np.stack([np.ones(24), np.cos(angle), np.sin(angle)], axis=1)
+    mistakes = {"A day has 24 hours: all of it is one turn.": right[hours // 2]}
+    hint = "The columns are 1, cos(2πh/24) and sin(2πh/24)."
+    expect_close(answer(circle, hours), right, hint, mistakes=mistakes)
+
+    rng = np.random.default_rng(0)
+    hour, x = rng.integers(24, size=2_000), rng.normal(size=(2_000, 3))
+    clicked = rng.integers(2, size=2_000)
+
+    def means(first: slice, last: slice, ridge: float = 1.0) -> NDArray:
+        rows = np.vstack((x[first], np.sqrt(ridge) * np.eye(3)))
+        weights = np.linalg.lstsq(rows, np.r_[clicked[first], np.zeros(3)])[0]
+        left = clicked[last] - x[last] @ weights
+        return np.array([left[hour[last] == h].mean() for h in hours])
+
+    early, late = slice(1_000), slice(1_000, None)
+    mistakes = {
+        "Ask visits to which the row was not fitted.": means(early, early),
+        "Fit to the first half alone.": means(slice(None), late),
+        "The ridge of 1 is missing.": means(early, late, 0),
+        "A residual is a click minus its prediction.": -means(early, late),
+    }
+    hint = "Fit to the first half; average click minus prediction in the second, hour by hour."
+    found = answer(leftover, x, clicked, hour)
+    expect_close(found, means(early, late), hint, mistakes=mistakes)
