@@ -50,16 +50,16 @@ def serve(n_visits: int, n_warm: int = 50) -> dict[str, list[float]]:
             world.n_products,
             features.n_features,
             key=b"sixteen secret b",
-            settings=Settings(latency_limit=60.0, deadline=60.0, n_draws=100),
+            settings=Settings(deadline=60.0, n_draws=100),
         )
         took = {"decision": [], "acknowledgement": [], "update": [], "disk": []}
         select = timed(service.select, took["decision"])
         reward = timed(service.reward, took["acknowledgement"])
-        learn = timed(Model.catch_up, took["update"])
+        learn = timed(Model.learn, took["update"])
         write = timed(Store.log_event, took["disk"])
         with (
             service,
-            mock.patch.object(Model, "catch_up", learn),
+            mock.patch.object(Model, "learn", learn),
             mock.patch.object(Store, "log_event", write),
         ):
             for _ in range(n_warm + n_visits):

@@ -116,7 +116,7 @@ def opened():
         D,
         key=b"sixteen secret b",
         make_agent=lints,
-        settings=Settings(latency_limit=60.0, n_draws=20, min_sample=10.0, floor=0.5),
+        settings=Settings(n_draws=20, min_sample=10.0, floor=0.5),
         watches=[
             Watch(
                 Monitor("few", rates(), at_most(0.01), window=50, false_alarms=0.1),

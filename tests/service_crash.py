@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WORLD = ZooplusSimulator(seed=42)
 FEATURES = FeatureEngineer(WORLD)
 TRUTH = WORLD.true_ctr(np.arange(1000)[:, None], np.arange(50))
-SETTINGS = Settings(snapshot_every=250, latency_limit=60.0, deadline=60.0, n_draws=20)
+SETTINGS = Settings(snapshot_every=250, deadline=60.0, n_draws=20)
 CONTEXT = multiprocessing.get_context("forkserver")
 WINDOW = 30  # decisions within which a reward counts, where the clock counts decisions
 
@@ -62,7 +62,7 @@ def opened(path: Path, **options) -> BanditService:
         WORLD.n_products,
         options.pop("n_features", FEATURES.n_features),
         key=b"sixteen secret b",
-        **{"settings": SETTINGS, "timer": lambda: 0.0} | options,
+        **{"settings": SETTINGS} | options,
     )
 
 
@@ -185,9 +185,7 @@ def small(path: Path, clock) -> BanditService:
         3,
         key=b"sixteen secret b",
         make_agent=lambda k, d, seed: LinTSAgent(k, d, alpha=0.3, shared=True),
-        settings=Settings(
-            attribution=WINDOW, deadline=60.0, latency_limit=60.0, snapshot_every=200
-        ),
+        settings=Settings(attribution=WINDOW, deadline=60.0, snapshot_every=200),
         clock=clock,
     )
 

@@ -40,7 +40,7 @@ from zoolib.service import (
     Watch,
     neural_linear,
 )
-from zoolib.service.health import Breaker, fallback_probabilities
+from zoolib.service.health import PATIENCE, PAUSE, Breaker, fallback_probabilities
 from zoolib.service.model import Model, choice_probabilities, recover
 from zoolib.service.store import Store
 from zoolib.service.watching import fallbacks
@@ -49,9 +49,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 def with_settings(**options):
-    return Settings(
-        **({"latency_limit": 60.0, "deadline": 60.0, "n_draws": 20} | options)
-    )
+    return Settings(**({"deadline": 60.0, "n_draws": 20} | options))
 
 
 def played(service, n, seed=0):
@@ -536,7 +534,7 @@ def test_without_any_good_snapshot_the_fallback_serves_and_the_model_returns_whe
     raw.execute("UPDATE snapshots SET agent = x'00'")
     raw.commit()
     with opened(path, clock=clock) as service:
-        for user in range(SETTINGS.patience):
+        for user in range(PATIENCE):
             decision = service.select(user)
             assert decision.version == "fallback: epsilon-greedy"
         health = service.check_health()
@@ -548,7 +546,7 @@ def test_without_any_good_snapshot_the_fallback_serves_and_the_model_returns_whe
         raw.close()
         # The model is left alone for a while.
         assert service.select(0).version.startswith("fallback")
-        clock.now += SETTINGS.pause
+        clock.now += PAUSE
         assert service.select(0).version == "v1"
         assert service.check_health().problems == {}
         assert service.recoveries["v1"].replayed == 21
@@ -614,8 +612,6 @@ def test_a_full_disk_loses_nothing(path):
         assert rewarded == [*range(1, 51), *acknowledged]
         before = service.learnt()
         assert before == service.learnt(replayed=True)
-        with pytest.raises(StoreFullError):
-            service.snapshot()
         service.store._db.execute("PRAGMA max_page_count = 1000000")
         played(service, 3)
         assert before != service.learnt() == service.learnt(replayed=True)
@@ -632,7 +628,7 @@ def test_a_snapshot_that_finds_no_room_does_not_undo_a_reward(path):
         kept, service.store.save_snapshot = service.store.save_snapshot, refuses
         assert service.reward(event, 1) == 20
         service.select(0)
-        assert service.check_health().problems == {"snapshot": "no room"}
+        assert service.check_health().counters == {"refused snapshots": 1}
         service.store.save_snapshot = kept
         played(service, 21)
         assert service.check_health().problems == {}
@@ -689,7 +685,7 @@ def test_a_database_of_another_version_is_refused_and_left_as_it_is(path):
     before = path.read_bytes()
     with pytest.raises(
         StoreOutdatedError,
-        match=f"{path} has layout 1, and this version of zoolib reads layout 4: open it with the version",
+        match=f"{path} has layout 1, and this version of zoolib reads layout 5: open it with the version",
     ):
         opened(path)
     assert path.read_bytes() == before
@@ -730,30 +726,11 @@ def test_a_database_knows_what_it_was_made_with(path, change, words):
         return Store(path, n_arms, n_features, 16 * letter)
 
     first = store(50, 9, b"k")
-    first.register(b"agent", 0, parent=None, created=0.0, validation={})
+    first.register(b"agent", 0, {})
     first.close()
     with pytest.raises(ValueError, match=words):
         store(*change)
     store(50, 9, b"k").close()
-
-
-@pytest.mark.parametrize(
-    ("arm", "propensity", "words"),
-    [
-        (50, 0.5, "arm must lie in 0 … 49: got 50"),
-        (-1, 0.5, "arm must lie in"),
-        (3, 0.0, r"propensity must lie in \(0, 1\]: got 0.0"),
-        (3, 1.1, "propensity must lie in"),
-        (3, NAN, "propensity must lie in"),
-    ],
-)
-def test_events_that_cannot_be_are_not_logged(path, clock, arm, propensity, words):
-    with opened(path) as service:
-        with pytest.raises(ValueError, match=words):
-            service.store.log_event(
-                b"u", FEATURES.transform(0), arm, propensity, "v1", "v1", clock
-            )
-        assert service.store.events() == []
 
 
 def test_what_is_committed_is_on_the_disk_and_what_is_deleted_is_overwritten(path):
@@ -784,8 +761,7 @@ def test_what_is_committed_is_on_the_disk_and_what_is_deleted_is_overwritten(pat
         "UPDATE rewards SET event = 99",
         "INSERT INTO rewards (event, reward, time) VALUES (1, 1, 0)",
         "UPDATE versions SET state = 'famous'",
-        "INSERT INTO versions SELECT 'v2', parent, state, share, since, created, n_rows,"
-        " validation, note FROM versions",
+        "INSERT INTO versions SELECT 'v2', state, share, since, validation, note FROM versions",
         "UPDATE events SET time = 'noon'",
     ],
 )
@@ -798,41 +774,6 @@ def test_the_schema_itself_refuses_what_cannot_be(path, statement):
 
 
 # ---- Failing models
-
-
-class Slow:
-    """A timer on which scores take as long as it is told."""
-
-    def __init__(self):
-        self.time, self.step = 0.0, 0.0
-
-    def __call__(self):
-        self.time += self.step
-        return self.time
-
-
-def test_a_model_that_is_late_is_left_alone_until_it_is_quick(path, clock):
-    timer = Slow()
-    options = with_settings(latency_limit=0.010, patience=3, pause=30)
-    with opened(path, clock=clock, timer=timer, settings=options) as service:
-        assert service.select(0).version == "v1"
-        timer.step = 0.02
-        # An answer that came late serves once more; after three the model is left alone.
-        assert [service.select(0).version for _ in range(3)] == ["v1"] * 3
-        assert service.select(0).version == "fallback: epsilon-greedy"
-        assert "scores took 20.0 ms" in service.check_health().problems["v1"]
-        clock.now += 30
-        assert service.select(0).version == "v1"  # one try, still late
-        assert service.select(0).version == "fallback: epsilon-greedy"
-        timer.step = 0.0
-        clock.now += 29
-        assert service.select(0).version == "fallback: epsilon-greedy"  # not asked yet
-        clock.now += 1
-        assert service.select(0).version == "v1"
-        for _ in range(10):  # one late answer is forgiven, again and again
-            timer.step = 0.02 - timer.step
-            assert service.select(0).version == "v1"
-        assert service.check_health().problems == {}
 
 
 def spoil(service):
@@ -850,7 +791,8 @@ def test_an_agent_gone_wrong_in_memory_is_never_served_nor_written(path, clock):
         assert service.learnt() == before
         assert service.check_health().problems == {}
         spoil(service)
-        service.snapshot()
+        with pytest.raises(ValueError, match="must be finite"):
+            service.learnt()
         assert [seq for seq, _ in service.store.snapshots("v1")] == [0]
         assert "v1" not in service._models
         assert "must be finite" in service.check_health().problems["v1"]
@@ -873,7 +815,7 @@ def test_an_agent_that_cannot_learn_is_loaded_again(path, clock):
 
 
 def test_a_model_that_fails_again_and_again_is_left_alone(path, clock):
-    with opened(path, clock=clock, settings=with_settings(patience=2)) as service:
+    with opened(path, clock=clock, settings=with_settings()) as service:
         service.select(0)
         tries = []
 
@@ -885,9 +827,9 @@ def test_a_model_that_fails_again_and_again_is_left_alone(path, clock):
         service._models.clear()
         versions = {service.select(user).version for user in range(10)}
         assert versions == {"fallback: epsilon-greedy"}
-        assert tries == ["v1"] * 2
+        assert tries == ["v1"] * 3
         service.store.snapshots = kept
-        clock.now += SETTINGS.pause
+        clock.now += PAUSE
         assert service.select(0).version == "v1"
 
 
@@ -897,11 +839,11 @@ def test_a_health_check_that_says_no_stops_the_model(path, clock):
         assert service.select(0).version == "v1"
         answers["healthy"] = False
         assert service.select(0).version == "v1"  # not asked yet
-        clock.now += SETTINGS.pause
+        clock.now += PAUSE
         assert service.select(0).version.startswith("fallback")
         assert service.check_health().problems == {"v1": "the health check says no"}
         answers["healthy"] = True
-        clock.now += SETTINGS.pause
+        clock.now += PAUSE
         assert service.select(0).version == "v1"
 
 
@@ -915,20 +857,21 @@ def test_a_health_check_that_breaks_stops_the_model_not_the_shop(path):
 
 
 def test_a_breaker_does_not_wait_for_a_clock_that_went_backwards():
-    breaker = Breaker(patience=2, pause=10)
+    breaker = Breaker()
     breaker.checked("", now=1_000)
-    assert not breaker.check_is_due(1_009)
-    assert breaker.check_is_due(1_010)
+    assert not breaker.check_is_due(1_029)
+    assert breaker.check_is_due(1_030)
     assert breaker.check_is_due(500)
     breaker.tried("a", 1_001)
     breaker.tried("", 1_001)
+    breaker.tried("a", 1_001)
     breaker.tried("a", 1_001)
     assert not breaker.open
     breaker.tried("b", 1_002)
     breaker.tried("c", 1_005)
     assert (breaker.open, breaker.reason) == (True, "c")
-    assert not breaker.check_is_due(1_011)
-    assert breaker.check_is_due(1_012)
+    assert not breaker.check_is_due(1_031)
+    assert breaker.check_is_due(1_032)
 
 
 def test_the_fallback_is_greedy_by_click_rates_and_its_propensities_are_exact(path):
@@ -1051,7 +994,6 @@ def test_monitors_see_every_event_once_across_restarts(path):
             service.reward(service.select(0).event_id, 0)
         (alert,) = service.watch()
         assert alert.step == 100
-        assert service.check_health().alerts == (alert.message,)
 
 
 def test_alerts_that_cannot_be_noted_come_again(path):
@@ -1069,7 +1011,6 @@ def test_alerts_that_cannot_be_noted_come_again(path):
             pytest.raises(StoreFullError),
         ):
             service.watch()
-        assert service.check_health().alerts == ()
         assert [alert.monitor for alert in service.watch()] == ["one", "two"]
         assert service.watch() == []
 
@@ -1086,7 +1027,7 @@ def test_a_monitor_reports_that_the_fallback_serves(path, clock):
         played(service, 20)
         assert service.watch() == []
         answers["healthy"] = False
-        clock.now += SETTINGS.pause
+        clock.now += PAUSE
         played(service, 20)
         assert fallbacks(service.store.log())[0].tolist() == [0] * 20 + [1] * 20
         assert [alert.monitor for alert in service.watch()] == ["fallback"]

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
@@ -32,7 +33,7 @@ from zoolib.service import (
     Watch,
     read_log,
 )
-from zoolib.service.health import FALLBACK
+from zoolib.service.health import FALLBACK, PAUSE
 from zoolib.service.log import Log
 from zoolib.service.watching import fallbacks
 
@@ -107,12 +108,12 @@ def test_a_path_in_memory_is_refused(name):
 
 
 def test_a_deadline_may_be_longer_than_a_lock_can_wait(path):
-    with shop(path, settings=Settings(deadline=1e10, latency_limit=60.0)) as service:
+    with shop(path, settings=Settings(deadline=1e10)) as service:
         assert service.select("anna").version == "v1"
 
 
 def test_what_is_on_the_disk_is_decided_however_long_it_took(path):
-    with shop(path, settings=Settings(deadline=0.05, latency_limit=60.0)) as service:
+    with shop(path, settings=Settings(deadline=0.05)) as service:
         commit = service.store.commit
 
         def slow():
@@ -182,7 +183,7 @@ def test_features_of_no_size_to_learn_from_are_refused(path, size):
         assert service.check_health().counters == {"rejected: features": 1}
 
 
-def test_a_monitor_that_cannot_take_an_event_stops_no_other(path):
+def test_a_monitor_that_cannot_take_an_event_stops_no_other(path, clock):
     well = [True]
 
     def clicks(log):
@@ -193,13 +194,13 @@ def test_a_monitor_that_cannot_take_an_event_stops_no_other(path):
         Watch(Monitor("clicks", rates(), at_most(0.9), **common), clicks),
         Watch(Monitor("fallback", rates(), at_most(0.01), **common), fallbacks),
     ]
-    options = {"settings": Settings(pause=1e-6, latency_limit=60.0, deadline=60.0)}
-    with shop(path, watches=watches, healthy=lambda: well[0], **options) as service:
+    options = {"clock": clock, "healthy": lambda: well[0]}
+    with shop(path, watches=watches, **options) as service:
         service.reward(service.select("anna").event_id, 0.5)
         assert service.watch() == []
         problem = service.check_health().problems["monitor: clicks"]
         assert "1 events were set aside, the last for: success must be 0 or" in problem
-        well[0] = False
+        well[0], clock.now = False, clock.now + PAUSE
         for user in range(40):
             service.reward(service.select(user).event_id, 0)
         assert {alert.monitor for alert in service.watch()} == {"fallback"}
@@ -242,9 +243,9 @@ class InterruptError(Exception):
     """What a soft time limit raises."""
 
 
-def interrupted(service, n, rng):
-    """Serve, with exceptions at n random moments; return what was acknowledged."""
-    acknowledged, left = {}, n
+@contextmanager
+def strikes():
+    """Have `InterruptError` raised wherever the program is when the timer of the signal has run down."""
 
     def strike(_, frame):
         # What counts lines here takes a lock of its own, and no shop serves with it.
@@ -257,6 +258,16 @@ def interrupted(service, n, rng):
 
     before = signal.signal(signal.SIGALRM, strike)
     try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def interrupted(service, n, rng):
+    """Serve, with exceptions at n random moments; return what was acknowledged."""
+    acknowledged, left = {}, n
+    with strikes():
         while left:
             try:
                 signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-5, 6e-3))
@@ -266,12 +277,8 @@ def interrupted(service, n, rng):
                     acknowledged[event] = 1.0
                     if rng.random() < 0.1:
                         service.fates()
-                        service.snapshot()
             except InterruptError:
                 left -= 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
     return acknowledged
 
 
@@ -290,6 +297,78 @@ def test_after_exceptions_at_random_moments_all_goes_on(path, n):
         assert service.learnt() == service.learnt(replayed=True)
         assert service.select("anna").version == "v1"
         assert service.check_health().problems == {}
+
+
+def resident():
+    """Megabytes of memory that this process holds."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@pytest.mark.parametrize(
+    ("n", "every"),
+    [(2_000, 50), pytest.param(300_000, 1_000, marks=pytest.mark.weekly)],
+)
+def test_in_a_long_run_every_decision_has_one_fate(path, clock, n, every):
+    """One visit in so many cannot be learnt, one is interrupted, and the clock steps far ahead and far back."""
+    rng, bad = np.random.default_rng(0), 7
+    acknowledged, told = bytearray(2 * n), []  # of each event, 1 or 2 if 0 or 1 was
+    strays, longest, blind, memory = 0, 0, 0, []
+    settings = Settings(attribution=60.0, deadline=60.0, n_draws=5, snapshot_every=200)
+    options = {"make_agent": picky, "clock": clock, "settings": settings}
+    with shop(path, lambda user: [1.0, float(user)], **options) as service, strikes():
+        for visit in range(n):
+            clock.now += 1 + 1e9 * (visit == n // 3) - 1e9 * (visit == n // 3 + 5)
+            clock.now -= 1e6 * (visit == 2 * n // 3)
+            unlearnable = visit % every == every // 2
+            user = bad if unlearnable else int(rng.integers(7))
+            try:
+                if visit % every == 0:
+                    signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-5, 1e-3))
+                decision = service.select(user)
+                told.append(decision.event_id)
+                if unlearnable or rng.random() < 0.6:
+                    reward = int(rng.random() < 0.3)
+                    service.reward(decision.event_id, reward)
+                    acknowledged[decision.event_id] = 1 + reward
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                blind = blind + 1 if decision.version == FALLBACK else 0
+                longest = max(longest, blind)
+            except InterruptError:
+                strays += 1
+            if visit % (n // 10) == n // 10 - 1:
+                memory.append(resident())
+        clock.now += 120
+        fates = service.fates()
+        # None lost: at most the visits interrupted were decided without a word.
+        rows = service.store._rows(
+            "SELECT id, reward FROM events LEFT JOIN rewards ON event = id"
+        )
+        assert {row[0] for row in rows} >= set(told)
+        assert n - strays <= len(told) <= len(rows) <= n
+        assert all(acknowledged[event] in (0, 1 + reward) for event, reward in rows)
+        assert sum(map(bool, acknowledged)) <= fates["rewarded"] <= n
+        # One fate each.
+        assert (fates["open"], fates["refused"]) == (0, 0)
+        assert fates["rewarded"] + fates["expired"] == len(rows)
+        assert service.store.last_seq() == len(rows)
+        # No version falls back for good, and what cannot be learnt is set aside, and nothing else.
+        assert longest <= 3
+        assert [service.select(1).version for _ in range(2)][-1] == "v1"
+        aside = service.store._rows("SELECT count(*) FROM set_aside")[0][0]
+        assert n // every - strays <= aside <= n // every
+        assert service.learnt() == service.learnt(replayed=True)
+        assert memory[-1] - memory[2] < 20
+        print(
+            {
+                "events": len(rows),
+                **fates,
+                "interrupted": strays,
+                "set aside": aside,
+                "longest": longest,
+                "memory": [round(one) for one in memory],
+            }
+        )
 
 
 def test_a_transaction_that_nobody_ended_is_undone_first(path):
@@ -402,7 +481,7 @@ def test_health_sees_what_the_file_meets(path, clock):
         assert service.check_health().problems == {}
         assert service.check_health().oldest_open == 60
         clock.now += 3 * EASY.attribution
-        assert "overdue" in service.check_health().problems["open decisions"]
+        assert "should expire" in service.check_health().problems["open decisions"]
         path.rename(path.with_name("elsewhere"))
         assert "was removed or replaced" in service.check_health().problems["file"]
         path.write_bytes(b"")
@@ -450,7 +529,7 @@ def test_what_is_the_same_at_every_visit_is_stored_once(path):
         12,
         key=KEY,
         make_agent=lambda k, d, seed: LinTSAgent(k, d, shared=True, alpha=0.3),
-        settings=Settings(deadline=60.0, latency_limit=60.0, n_draws=2),
+        settings=Settings(deadline=60.0, n_draws=2),
     ) as service:
         for user in range(100):
             service.reward(service.select(user).event_id, 1)
@@ -464,7 +543,7 @@ def test_what_is_the_same_at_every_visit_is_stored_once(path):
 
 
 def test_what_is_sold_out_is_not_shown_and_logged_so(path):
-    settings = Settings(min_sample=10, deadline=60.0, latency_limit=60.0)
+    settings = Settings(min_sample=10, deadline=60.0)
     with shop(path, settings=settings) as service:
         for user in range(60):
             decision = service.select(user, without=["leash"])
@@ -473,7 +552,7 @@ def test_what_is_sold_out_is_not_shown_and_logged_so(path):
         weights = 1 / service.store.log().propensity
         assert weights.mean() == pytest.approx(2, abs=0.4)  # as many arms on offer
         log = read_log(path)
-        assert log.offered(0).tolist() == [True, False, True]
+        assert log.masks[0] == bytes([1, 0, 1])
         name = service.retrain(held_out=0.5)
         assert service.store.version(name).validation["mean_weight"][0] < 1.5
         with mock.patch.object(LinTSAgent, "propensities", side_effect=KeyError):
@@ -486,9 +565,7 @@ def test_what_is_sold_out_is_not_shown_and_logged_so(path):
 
 
 def test_a_visit_is_learnt_when_its_window_has_closed(path, clock):
-    settings = Settings(
-        attribution=60.0, when_closed=True, deadline=60.0, latency_limit=60.0
-    )
+    settings = Settings(attribution=60.0, when_closed=True, deadline=60.0)
     with shop(path, visitor, clock=clock, settings=settings) as service:
         clicked, missed = (service.select(user).event_id for user in ("anna", "otto"))
         before = service.learnt()

@@ -127,7 +127,9 @@ def _best_of_normals(
     return policy / policy.sum(axis=-1, keepdims=True)
 
 
-def with_floor(policy: ArrayLike, epsilon: float) -> NDArray[np.float64]:
+def with_floor(
+    policy: ArrayLike, epsilon: float, offered: NDArray[np.bool_] | None = None
+) -> NDArray[np.float64]:
     r"""Return :math:`(1 - \varepsilon)\, \pi + \varepsilon / K`: no arm falls below the floor.
 
     Parameters
@@ -136,6 +138,8 @@ def with_floor(policy: ArrayLike, epsilon: float) -> NDArray[np.float64]:
         Probabilities, each row summing to 1.
     epsilon : float
         Probability of an arm drawn uniformly from all K, in [0, 1].
+    offered : ndarray of bool, shape (..., K), optional
+        The arms on offer: K counts them, and the others have no floor.
 
     Returns
     -------
@@ -143,7 +147,8 @@ def with_floor(policy: ArrayLike, epsilon: float) -> NDArray[np.float64]:
     """
     policy = as_policy("policy", policy)
     epsilon = as_probability("epsilon", epsilon)
-    return (1 - epsilon) * policy + epsilon / policy.shape[-1]
+    offered = np.ones(policy.shape[-1]) if offered is None else offered
+    return (1 - epsilon) * policy + epsilon * offered / offered.sum(-1, keepdims=True)
 
 
 def draw(

@@ -27,7 +27,7 @@ CREATE TABLE events (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     user BLOB NOT NULL,
     context INTEGER REFERENCES contexts,
-    without TEXT,
+    offered BLOB,
     arm INTEGER NOT NULL CHECK (arm >= 0),
     propensity REAL NOT NULL CHECK (propensity > 0 AND propensity <= 1),
     version TEXT NOT NULL,
@@ -36,8 +36,7 @@ CREATE TABLE events (
     due REAL NOT NULL,
     open INTEGER NOT NULL DEFAULT 1 CHECK (open IN (0, 1)),
     claimed REAL CHECK (claimed BETWEEN 0 AND 1),
-    request BLOB,
-    asked BLOB
+    request BLOB
 ) STRICT;
 CREATE INDEX events_of_user ON events (user);
 CREATE INDEX events_with_context ON events (context);
@@ -60,12 +59,9 @@ CREATE TABLE set_aside (
 CREATE INDEX set_aside_rewards ON set_aside (seq);
 CREATE TABLE versions (
     name TEXT PRIMARY KEY,
-    parent TEXT REFERENCES versions,
     state TEXT NOT NULL CHECK (state IN ('candidate', 'rolling', 'active', 'retired')),
     share INTEGER NOT NULL CHECK (share BETWEEN 0 AND 100),
     since INTEGER NOT NULL,
-    created REAL NOT NULL,
-    n_rows INTEGER NOT NULL,
     validation TEXT NOT NULL,
     note TEXT NOT NULL
 ) STRICT;
@@ -78,7 +74,7 @@ CREATE TABLE snapshots (
     PRIMARY KEY (version, seq)
 ) STRICT;
 """
-LAYOUT = 4  # grows with every change of the tables or of what their blobs mean
+LAYOUT = 5  # grows with every change of the tables or of what their blobs mean
 TIMEOUT = 5.0  # seconds to wait for a program that writes to the file though it does not own it
 OWNER = "owner"  # the fact that names the process that serves
 APPLICATION_ID = 0x5A4F4F31  # "ZOO1": tells our files from other SQLite files

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zoolib.agents.policies import greedy
-from zoolib.service.model import with_floor_on_offer
+from zoolib.agents.policies import greedy, with_floor
 from zoolib.service.store import Store
 
 FALLBACK = "fallback: epsilon-greedy"
 FALLBACK_FLOOR = 0.1  # share of its choices that are uniform
 FALLBACK_REWARDS = 10_000  # the newest rewards, from which it takes click rates
+PATIENCE = 3  # failures in a row after which a model rests
+PAUSE = 30.0  # seconds between two health checks
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,10 @@ class Health:
     ----------
     problems : dict of str
         The last trouble of each part that has one; empty if all is well. Parts are the versions that serve,
-        "snapshot", "store", "file", "clock", "open decisions", "hung calls", "set aside", and each monitor.
+        "store", "file", "clock", "open decisions", "hung calls", "set aside", and each monitor.
     counters : dict of int
-        Counted since the service was opened: "refused" decisions, rejections, steps of the clock, and
-        visits "set aside" that a version could not learn.
-    alerts : tuple of str
-        What the monitors reported last.
+        Counted since the service was opened: "refused" decisions, "refused snapshots", rejections, steps of the
+        clock, and visits "set aside" that a version could not learn.
     oldest_open : float
         Seconds since the oldest decision that waits for its reward; 0 without one.
     notes : tuple of str
@@ -41,7 +40,6 @@ class Health:
 
     problems: dict[str, str]
     counters: dict[str, int]
-    alerts: tuple[str, ...]
     oldest_open: float = 0.0
     notes: tuple[str, ...] = ()
 
@@ -107,39 +105,36 @@ class Workers:
 
 
 class Breaker:
-    """Counts a model's failures in a row; from `patience` of them on, the model rests until a check passes.
+    """Counts a model's failures in a row; from `PATIENCE` of them on, the model rests until a check passes.
 
-    Checks are `pause` seconds apart, whether the model serves or rests. A model that rested then has one
+    Checks are `PAUSE` seconds apart, whether the model serves or rests. A model that rested then has one
     try.
     """
 
-    def __init__(self, patience: int, pause: float) -> None:
-        self.patience, self.pause = patience, pause
+    def __init__(self) -> None:
         self.failures, self.reason = 0, ""
         self._checked: float | None = None
 
     @property
     def open(self) -> bool:
         """Whether the model is paused."""
-        return self.failures >= self.patience
+        return self.failures >= PATIENCE
 
     def check_is_due(self, now: float) -> bool:
         """Whether it is time for a health check."""
         # If the clock went backwards, do not wait until it has caught up.
-        return self._checked is None or not 0 <= now - self._checked < self.pause
+        return self._checked is None or not 0 <= now - self._checked < PAUSE
 
     def checked(self, reason: str, now: float) -> None:
         """Record a health check: passed unless a reason is given."""
-        self.failures = (
-            self.patience if reason else min(self.failures, self.patience - 1)
-        )
+        self.failures = PATIENCE if reason else min(self.failures, PATIENCE - 1)
         self.reason, self._checked = reason, now
 
     def tried(self, reason: str, now: float) -> None:
         """Record an attempt to serve: a success unless a reason is given."""
         self.failures = self.failures + 1 if reason else 0
         self.reason = reason
-        if self.failures == self.patience:  # it rests from now on
+        if self.failures == PATIENCE:  # it rests from now on
             self._checked = now
 
 
@@ -151,4 +146,4 @@ def fallback_probabilities(
     rates = rewards / np.maximum(visits, 1)
     if offered is not None:
         rates[~offered] = -np.inf
-    return with_floor_on_offer(greedy(rates), FALLBACK_FLOOR, offered)
+    return with_floor(greedy(rates), FALLBACK_FLOOR, offered)

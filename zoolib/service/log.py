@@ -45,8 +45,8 @@ class EventLog:
         The contexts; where only the visitor is known, all K rows are equal.
     context : ndarray of int, shape (n,)
         Which of them each event had; -1 if its features did not come in time.
-    without : ndarray of tuple, shape (n,)
-        Places of the arms that were not on offer.
+    masks : ndarray of bytes, shape (n,)
+        Which arms were on offer, a byte for each; empty for all of them.
     """
 
     seq: NDArray[np.int64]
@@ -57,7 +57,7 @@ class EventLog:
     version: NDArray[np.str_]
     features: NDArray[np.float32]
     context: NDArray[np.int64]
-    without: NDArray[np.object_]
+    masks: NDArray[np.object_]
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -66,14 +66,6 @@ class EventLog:
     def played(self) -> NDArray[np.float32]:
         """Features of the arms shown, shape (n, d)."""
         return self.features[self.context, self.arm]
-
-    def offered(self, row: int) -> NDArray[np.bool_] | None:
-        """Return which arms were on offer in an event, shape (K,), or None for all of them."""
-        if not self.without[row]:
-            return None
-        offered = np.ones(self.features.shape[1], bool)
-        offered[list(self.without[row])] = False
-        return offered
 
     def for_estimates(self) -> offpolicy.Log:
         """Return the log as the estimators take it; its arms are places 0 … K - 1."""
@@ -135,25 +127,23 @@ class Log(Database):
                 yield seq, event, features, arm, reward
 
     def log(self, after: int = 0) -> EventLog:
-        """Read the events with a fate after a sequence number, in its order; meanwhile other threads wait."""
-        return self._log("seq > ? ORDER BY seq", after)
-
-    def visits(self, after: int = 0) -> EventLog:
         """Read the events after one, in their own order, up to the first that has no fate yet.
 
         Clicks come soon, and zeros when visits expire: of the newest visits only the clicks are known.
+        Meanwhile other threads wait.
         """
-        return self._log("id > ? AND id <= ? ORDER BY id", after, self.complete())
-
-    def _log(self, which: str, *values: int) -> EventLog:
-        where = f"FROM rewards JOIN events ON events.id = event WHERE {which}"
-        events = f"SELECT seq, id, arm, reward, propensity, version, context, without {where}"
+        where = "FROM rewards JOIN events ON events.id = event WHERE events.id > ? AND events.id <= ?"
+        events = (
+            "SELECT seq, events.id, arm, reward, propensity, version, context, ifnull(offered, x'')"
+            f" {where} ORDER BY events.id"
+        )
         contexts = (
             "SELECT contexts.id, visitor, features FROM contexts LEFT JOIN tables ON tables.id = products"
             f" WHERE contexts.id IN (SELECT context {where}) ORDER BY contexts.id"
         )
         with self.alone:
-            rows, known = self._rows(events, *values), self._rows(contexts, *values)
+            which = after, self.complete()
+            rows, known = self._rows(events, *which), self._rows(contexts, *which)
         columns = list(zip(*rows, strict=True)) or [()] * 8
         kinds = (np.int64, np.int64, np.int64, float, float, np.str_)
         fields = map(np.array, columns[:-2], kinds)
@@ -162,8 +152,7 @@ class Log(Database):
         for place, (number, *parts) in enumerate(known):
             features[place], place_of[number] = self._features(*parts), place
         context = np.array([place_of[one] for one in columns[-2]], np.int64)
-        without = as_objects(tuple(json.loads(one or "[]")) for one in columns[-1])
-        return EventLog(*fields, features, context, without)
+        return EventLog(*fields, features, context, as_objects(columns[-1]))
 
     def _features(self, visitor: bytes, table: bytes | None) -> NDArray[np.float32]:
         rows = np.frombuffer(visitor, FEATURE_TYPE).reshape(-1, self.n_features)
@@ -193,7 +182,7 @@ class Log(Database):
     def clicks_by_user(self, assigned: str, after: int) -> NDArray[np.float64]:
         """Return visits and summed rewards of each user assigned to a version after an event, shape (U, 2).
 
-        They end where `visits` end.
+        They end where `log` ends.
         """
         rows = self._rows(
             "SELECT count(*), sum(reward) FROM events JOIN rewards ON event = id"
@@ -217,6 +206,6 @@ def read_log(path: str | PathLike[str]) -> EventLog:
     try:
         reader.arms = Labels("n_arms", json.loads(reader.fact("n_arms")))
         reader.n_features = int(reader.fact("n_features"))
-        return reader.visits()
+        return reader.log()
     finally:
         reader.close()

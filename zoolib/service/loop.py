@@ -12,7 +12,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -49,12 +49,11 @@ from zoolib.service.model import (
 )
 from zoolib.service.rollout import Review, Rollout
 from zoolib.service.settings import Settings
-from zoolib.service.store import Asked, Store
+from zoolib.service.store import Store
 from zoolib.service.training import register, train
 from zoolib.service.watching import Watch
 
 STREAM = 901  # the number of the stream that choices are drawn from
-ALERTS_KEPT = 100
 THREADS = 8  # that may hang at features, models or health checks
 LARGEST_FEATURE = (
     1e5  # its square, added up over a million visits, leaves a one its place
@@ -112,8 +111,6 @@ class BanditService:
         How the service decides, protects itself and judges.
     clock : callable, default time.time
         Seconds; stored times never decrease, whatever it says.
-    timer : callable, default time.perf_counter
-        Seconds, for the latency of scores.
     seed : int, default 0
         Seed of the draws. After a restart others are drawn.
     healthy : callable, optional
@@ -154,31 +151,28 @@ class BanditService:
         agent: Agent | None = None,
         settings: Settings | None = None,
         clock: Callable[[], float] = time.time,
-        timer: Callable[[], float] = time.perf_counter,
         seed: int = 0,
         healthy: Callable[[], bool] | None = None,
         watches: Sequence[Watch] = (),
     ) -> None:
         self.settings = settings or Settings()
         self._deadline = min(self.settings.deadline, threading.TIMEOUT_MAX)
-        self.make_agent, self.clock, self.timer = make_agent, clock, timer
+        self.make_agent, self.clock = make_agent, clock
         self._healthy, self._features = healthy or (lambda: True), features
         self._lock, self._loading = threading.Lock(), threading.Lock()
-        self._watching = threading.Lock()
+        self._watching, self._renewing = threading.Lock(), threading.Lock()
         self.seed = as_size("seed", seed, least=0)
         self._models: dict[str, Model] = {}
         self.recoveries: dict[str, Recovery] = {}
-        new = partial(Breaker, self.settings.patience, self.settings.pause)
-        self._breakers: dict[str, Breaker] = defaultdict(new)
-        self._snapshot_trouble = ""
-        self._watches, self._alerts = list(watches), deque[Alert](maxlen=ALERTS_KEPT)
-        self.store = Store(path, n_arms, n_features, key)
+        self._breakers: dict[str, Breaker] = defaultdict(Breaker)
+        self._watches = list(watches)
+        window = self.settings.attribution
+        self.store = Store(path, n_arms, n_features, key, clock, window)
         self._workers = Workers(THREADS)
         try:
             if not self.store.versions():
                 first = self._fresh(self.seed) if agent is None else self._fit(agent)
-                blob, now = Model(first, 0).to_bytes(), self._now()
-                self.store.register(blob, 0, parent=None, created=now, validation={})
+                self.store.register(Model(first, 0).to_bytes(), 0, {})
             for one in self._watches:
                 if (kept := self.store.fact(one.fact)) is not None:
                     one.restore(kept)
@@ -212,13 +206,11 @@ class BanditService:
         """Return an agent if it fits the shop."""
         arms, k, d = self.store.arms, self.store.n_arms, self.store.n_features
         wanted = {"n_arms": k, "n_features": d, "n_worlds": None}
-        if any(getattr(agent, name, "") != value for name, value in wanted.items()):
+        fits = all(getattr(agent, name, "") == value for name, value in wanted.items())
+        if not fits or agent.arms.names not in (None, arms.names):
             raise ValueError(
-                f"make_agent must return an agent of {k} arms, {d} features and a single world: got {agent!r}"
-            )
-        if agent.arms.names not in (None, arms.names):
-            raise ValueError(
-                f"make_agent must return an agent of the arms {arms!r:.200}: got {agent.arms!r:.200}"
+                f"make_agent must return an agent of {k} arms, {d} features and a single world, with labels "
+                f"{arms!r:.200} or none: got {agent!r:.300}"
             )
         if not learns_from_rewards_alone(agent):
             raise ValueError(
@@ -246,38 +238,31 @@ class BanditService:
         user_id : hashable
             Who comes; known by its text, `str(user_id)`.
         moment : optional
-            What is known of this visit, a second argument for `features`; with a request id, anything that JSON
-            can hold, or an array.
+            What is known of this visit, a second argument for `features`.
         request_id : str, bytes or int, optional
-            Asked again, the service gives the same answer, and there is one event. Those refused or deleted are
-            forgotten.
+            Asked again by the same user, the service gives the same answer, and there is one event. Those
+            refused or deleted are forgotten.
         without : sequence of arms, default ()
             Arms that are not on offer now, such as products that are sold out.
 
         Raises
         ------
         ValueError
-            If the request id stands for another user or moment; or whatever `features` raises.
+            If the request id stands for another user; or whatever `features` raises.
         StoreError
             If the event is not on disk: it is refused, nothing was decided.
         """
-        user, request = self.store.pseudonym(user_id), (None, None)
-        if request_id is not None:
-            request = self.store.request(request_id, user, moment)
-            if known := self.store.decided(request):
-                return Decision(*known)
-        return self._choose(user, user_id, moment, request, self._offered(without))
+        return self._choose(user_id, moment, request_id, self._offered(without))
 
     def _choose(
         self,
-        user: bytes,
         user_id: Hashable,
         moment: Any,
-        request: Asked,
+        request_id: str | bytes | int | None,
         offered: NDArray[np.bool_] | None,
     ) -> Decision:
         """Look up the features, have them scored or fall back, draw, log, and answer."""
-        now = self._now()
+        now, user = self._now(), self.store.pseudonym(user_id)
         assigned = self.rollout.assign(user)
         context = self._look_up(user_id, moment)
         version, probabilities = self._score(assigned, context, offered, now)
@@ -286,14 +271,12 @@ class BanditService:
         event = self.store.log_event(
             user,
             None if context is None else context.features,
-            arm,
+            int(arm),
             float(propensity),
             version,
             assigned,
-            self._now,
-            attribution=self.settings.attribution,
-            request=request,
-            offered=offered,
+            request_id,
+            offered,
         )
         return Decision(*event)
 
@@ -347,24 +330,17 @@ class BanditService:
                     f"features must have a row for each of {self.store.n_arms} arms: got one, what is known of "
                     "the visitor alone, and the agent has one model for all arms (shared=True)"
                 )
-            answer = self._ask(name, partial(self._timed_scores, context, offered))
+            answer = self._ask(
+                name,
+                lambda model: choice_probabilities(
+                    model.agent, context, self.settings, offered
+                ),
+            )
             if answer.error is None:
-                probabilities, seconds = answer.value
-                late = seconds > self.settings.latency_limit
-                with self._lock:  # late or not: the answer is there
-                    breaker.tried(
-                        f"scores took {1e3 * seconds:.1f} ms" if late else "", now
-                    )
-                return name, probabilities
+                with self._lock:
+                    breaker.tried("", now)
+                return name, answer.value
         return FALLBACK, fallback_probabilities(self.store, offered)
-
-    def _timed_scores(
-        self, context: Context, offered: NDArray[np.bool_] | None, model: Model
-    ) -> tuple[NDArray[np.float64], float]:
-        """Return a version's probabilities, and the seconds that they took."""
-        start = self.timer()
-        found = choice_probabilities(model.agent, context, self.settings, offered)
-        return found, self.timer() - start
 
     def _check(self, breaker: Breaker, now: float) -> None:
         answer = self._workers.call(self._healthy, self._deadline)
@@ -395,23 +371,16 @@ class BanditService:
         if isinstance(reward, bool | np.bool_):
             reward = float(reward)
         reward = as_probability("reward", reward)
-        waits = self.settings.when_closed
-        return self.store.log_reward(event_id, reward, self._now, waits)
-
-    def expire(self) -> int:
-        """Give all overdue decisions a reward of zero, and return how many there were.
-
-        `select` and `reward` do the same in passing, for a few at each call.
-        """
-        return self.store.expire(self._now)
+        return self.store.log_reward(event_id, reward, self.settings.when_closed)
 
     def fates(self) -> dict[str, int]:
         """Count the decisions by their fates, after overdue ones have expired.
 
-        Those in the log are "open", since a reward may yet come, "rewarded", or "expired". Those "refused" did
-        not reach the disk: nobody has seen them, and no agent learns from them.
+        Those in the log are "open", since a reward may yet come, "rewarded", or "expired"; `select` and
+        `reward` let a few expire in passing. Those "refused" did not reach the disk: nobody has seen them,
+        and no agent learns from them.
         """
-        self.expire()
+        self.store.expire()
         return self.store.fates()
 
     # ---- Remember
@@ -443,11 +412,14 @@ class BanditService:
             raise TimeoutError(f"{name} is at another call that has not returned")
         try:
             before = model.seq
-            model.catch_up(self.store, name)
+            model.learn(self.store.rewards_after(before, name))
             answer = question(model)
             every = self.settings.snapshot_every
             if self._models.get(name) is model and model.seq // every > before // every:
-                self._save(name, model)
+                try:
+                    self.store.save_snapshot(name, model.seq, model.to_bytes())
+                except StoreError:  # without it, a recovery replays more
+                    self.store.note("refused snapshots")
             return answer
         finally:
             model.lock.release()
@@ -467,21 +439,6 @@ class BanditService:
             answer = self._ask(name, lambda model: None, whole=True)
             if isinstance(answer.error, ImportError):  # what the agent needs is missing
                 raise answer.error
-
-    def _save(self, name: str, model: Model) -> None:
-        try:
-            self.store.save_snapshot(name, model.seq, model.to_bytes())
-            self._snapshot_trouble = ""
-        except StoreError as error:
-            # Rewards are safe without it: a recovery replays more until one succeeds.
-            self._snapshot_trouble = str(error)
-
-    def snapshot(self) -> None:
-        """Write down what each version in memory has learnt."""
-        for name in list(self._models):
-            found = self._ask(name, lambda model: (model.seq, model.to_bytes()))
-            if found.error is None:  # what went wrong in memory is never on the disk
-                self.store.save_snapshot(name, *found.value)
 
     def agent(self, name: str) -> Agent:
         """Return the agent of a version that serves: the one in memory, not a copy."""
@@ -528,17 +485,13 @@ class BanditService:
         """
         held_out, epochs = as_level("held_out", held_out), as_size("epochs", epochs)
         agent = self._fresh(as_size("seed", seed, least=0))
-        self.expire()
-        complete = self.store.complete()  # first: visits may go on
+        self.store.expire()
         log = self.store.log()
-        known = np.sort(log.event[log.event <= complete])
-        edge = known[: len(known) - int(held_out * len(known))].max(initial=0)
-        older = log.event <= edge
-        candidate = train(agent, log.where(older), epochs)
-        candidate.seq = int(log.seq[older.argmin()]) - 1  # from here on, the rest
-        newer = log.where(~older & (log.event <= complete))
-        args = self.store, self.rollout.active, candidate, newer, self.settings
-        return register(*args, self._now(), known=int(edge))
+        cut = len(log) - int(held_out * len(log))
+        older, newer = log.where(slice(cut)), log.where(slice(cut, None))
+        candidate = train(agent, older, epochs)
+        running, settings = self.rollout.active, self.settings
+        return register(self.store, running, candidate, older, newer, settings)
 
     def begin_rollout(self, name: str) -> None:
         """Give a validated candidate its first users.
@@ -549,16 +502,18 @@ class BanditService:
             If it is no candidate, its validation failed or is for another version than the one that
             serves, or another rollout is under way.
         """
-        self.rollout.begin(name)
+        with self._renewing:
+            self.rollout.begin(name)
         self._load()
 
     def review_rollout(self) -> Review:
         """Judge the rollout: see `Rollout.review`. A version that does not work is rolled back at once."""
-        rolling = self.rollout.rolling
-        breaker = self._breakers[rolling.name] if rolling else None
-        broken = breaker.reason if breaker and breaker.open else ""
-        self.expire()
-        review = self.rollout.review(broken)
+        self.store.expire()
+        with self._renewing:
+            rolling = self.rollout.rolling
+            breaker = self._breakers[rolling.name] if rolling else None
+            broken = breaker.reason if breaker and breaker.open else ""
+            review = self.rollout.review(broken)
         self._load()
         return review
 
@@ -570,19 +525,17 @@ class BanditService:
         Before version 3.51.3 SQLite can damage a file if two connections write or checkpoint at the
         same moment. The service has one, and others should only read.
         """
-        now, store = self._now(), self.store
-        age, overdue = store.oldest_open(now)
-        hung = self._workers.hung
+        store, hung = self.store, self._workers.hung
+        age, ahead = store.oldest_open(), store.ahead()
         problems = {name: self._breakers[name].reason for name in self.rollout.names}
-        problems["snapshot"] = self._snapshot_trouble
         problems["store"] = store.trouble
         problems["set aside"] = store.last_set_aside
         if not store.is_in_place():
             problems["file"] = f"{store.path} was removed or replaced underneath"
-        if (ahead := store.ahead(now)) > AHEAD:
+        if ahead > AHEAD:
             problems["clock"] = f"the log is {ahead:.0f} s ahead of it"
-        if overdue > self.settings.attribution:
-            problems["open decisions"] = f"one is {overdue:.0f} s overdue"
+        if age > 2 * self.settings.attribution:
+            problems["open decisions"] = f"one is {age:.0f} s old, and should expire"
         if hung:
             problems["hung calls"] = f"{hung} of {THREADS} threads hang"
         problems |= {one.fact: one.trouble for one in self._watches}
@@ -593,7 +546,6 @@ class BanditService:
         return Health(
             {name: reason for name, reason in problems.items() if reason},
             dict(sorted(store.counters.items())),
-            tuple(alert.message for alert in list(self._alerts)),
             age,
             notes,
         )
@@ -604,7 +556,7 @@ class BanditService:
         Events that a monitor cannot take are set aside, for this monitor. Should the result not reach the disk,
         no monitor has moved on: the next call returns the same alerts.
         """
-        self.expire()
+        self.store.expire()
         with self._watching:
             before = [one.state() for one in self._watches]
             try:
@@ -614,7 +566,6 @@ class BanditService:
                 for one, state in zip(self._watches, before, strict=True):
                     one.restore(state)
                 raise
-            self._alerts += alerts
             return alerts
 
     def forget_before(self, before: float) -> int:
@@ -635,12 +586,14 @@ class BanditService:
 
     def _delete(self, **which: float | bytes) -> int:
         def snapshots() -> Iterator[tuple[str, bytes]]:
-            for version in self.store.versions("candidate", "rolling", "active"):
-                if version.state != "candidate" or version.validation.get("passed"):
+            for version in self.store.versions():
+                serves = version.state in ("active", "rolling")
+                passed = version.validation.get("passed")
+                if serves or (version.state == "candidate" and passed):
                     model, _ = recover(self.store, version.name)
                     yield version.name, model.to_bytes()
             self._models.clear()  # they are loaded from these: some may lack what goes
 
-        gone = self.store.delete_events(snapshots, now=self._now(), **which)
+        gone = self.store.delete_events(snapshots, **which)
         self._load()
         return gone

@@ -70,16 +70,7 @@ def choice_probabilities(
     If not all arms are `offered` (K,), K counts those that are, and the others have none.
     """
     policy = agent.propensities(context, offered, n_draws=settings.n_draws)
-    return with_floor_on_offer(policy, settings.floor, offered)
-
-
-def with_floor_on_offer(
-    policy: NDArray[np.float64], epsilon: float, offered: NDArray[np.bool_] | None
-) -> NDArray[np.float64]:
-    """Return a policy (K,) as `with_floor` does, but with a floor for arms on offer alone; for all if None."""
-    if offered is None:
-        return with_floor(policy, epsilon)
-    return (1 - epsilon) * policy + epsilon * offered / offered.sum()
+    return with_floor(policy, settings.floor, offered)
 
 
 class Model:
@@ -91,15 +82,11 @@ class Model:
     def __init__(self, agent: Agent, seq: int) -> None:
         self.agent, self.seq, self.lock = agent, seq, threading.Lock()
 
-    def catch_up(self, store: Store, version: str = "") -> None:
-        """Learn what the log holds beyond `seq`, but for what was set aside for the version.
+    def learn(self, rows: Iterable[Row]) -> None:
+        """Learn rewards, one by one; those of visits without features teach nothing.
 
         If a reward cannot be learnt, the agent may have learnt half of it, and should not be used any more.
         """
-        self.learn(store.rewards_after(self.seq, version))
-
-    def learn(self, rows: Iterable[Row]) -> None:
-        """Learn rewards, one by one; those of visits without features teach nothing."""
         for seq, _, features, arm, reward in rows:
             if features is not None:
                 context = Context(NOBODY, features)
@@ -135,10 +122,11 @@ class Model:
         return to_bytes(state)
 
     @classmethod
-    def from_bytes(cls, blob: bytes, seq: int, seed: np.random.SeedSequence) -> Model:
+    def from_bytes(cls, blob: bytes, seq: int, *seed: int) -> Model:
         """Return a version that has learnt the same, with random numbers from a new seed."""
         state = from_bytes(blob)
-        state["learned"]["uniforms"] = Uniforms(seed, None).state()
+        numbers = np.random.SeedSequence(seed)
+        state["learned"]["uniforms"] = Uniforms(numbers, None).state()
         return cls(Agent.from_state(state), seq)
 
 
@@ -149,7 +137,6 @@ class Recovery:
     `damaged` counts newer snapshots that could not be used.
     """
 
-    version: str
     snapshot: int
     replayed: int
     damaged: int
@@ -166,12 +153,12 @@ def recover(
     """
     while True:
         deleted, snapshots = store.deleted(), store.snapshots(name)
-        numbers = np.random.SeedSequence([seed, store.last_event()])
+        numbers = seed, store.last_event()
         why, model = "there is none", None
         order = -1 if from_first else 1
         for number, (seq, blob) in enumerate(snapshots[::order]):
             try:
-                model = Model.from_bytes(blob, seq, numbers)
+                model = Model.from_bytes(blob, seq, *numbers)
                 damaged = number
                 break
             except (ImportError, MemoryError):  # its bytes may well be whole
@@ -186,8 +173,8 @@ def recover(
         model, read = teach(model, rows, partial(store.set_aside, name))
         if store.deleted() == deleted:  # else what was read may be gone
             known = max(model.seq, deleted)
-            model = Model.from_bytes(model.to_bytes(), known, numbers)
-            return model, Recovery(name, seq, read, damaged)
+            model = Model.from_bytes(model.to_bytes(), known, *numbers)
+            return model, Recovery(seq, read, damaged)
 
 
 def teach(
@@ -204,13 +191,12 @@ def teach(
     while part := list(islice(rows, TAUGHT_AT_ONCE)):
         before, learnt = model.to_bytes(), model.seq
         if model.trouble_with(part):  # with which one of them, a look after each shows
-            model = Model.from_bytes(before, learnt, np.random.SeedSequence(0))
+            model = Model.from_bytes(before, learnt)
             for row in part:
                 before = model.to_bytes()
                 if error := model.trouble_with([row]):
                     set_aside(row[0], words(error))
-                    numbers = np.random.SeedSequence(0)
-                    model = Model.from_bytes(before, row[0], numbers)
+                    model = Model.from_bytes(before, row[0])
         read += len(part)
     return model, read
 
@@ -224,7 +210,7 @@ def learns_from_rewards_alone(agent: Agent) -> bool:
     """Return whether choosing changes nothing in an agent but its random numbers."""
     shape = agent.n_arms, agent.n_features
     before = Model(agent, 0).to_bytes()
-    twin = Model.from_bytes(before, 0, np.random.SeedSequence(0))
+    twin = Model.from_bytes(before, 0)
     rows = np.random.default_rng(0).random(shape, np.float32)
     twin.agent.propensities(Context(NOBODY, rows))
     return twin.to_bytes() == before

@@ -38,12 +38,6 @@ class Settings:
     deadline : float
         Seconds for which a decision waits for the features, and again for the model. Without features or scores
         a fallback answers. For the disk there is none: a decision is shown when it is written.
-    latency_limit : float
-        Seconds that a model may take for its scores. Later ones serve, and count as a failure.
-    patience : int
-        Number of consecutive failures after which a model is paused.
-    pause : float
-        Seconds between two health checks, and so until a paused model is tried again.
     guard_level : float
         Level of the one-sided test that stops a rollout, at each stage.
     guard_visits : int
@@ -60,9 +54,6 @@ class Settings:
     attribution: float = setting(as_positive, 3_600.0)
     when_closed: bool = setting(as_flag, False)
     deadline: float = setting(as_positive, 1.0)
-    latency_limit: float = setting(as_positive, 0.010)
-    patience: int = setting(as_size, 3)
-    pause: float = setting(as_positive, 30.0)
     guard_level: float = setting(as_level, 0.01)
     guard_visits: int = setting(as_size, 500)
     min_sample: float = setting(as_not_negative, 100.0)

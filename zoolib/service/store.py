@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zoolib._support.checks import as_finite, as_ids, as_rate, as_size
+from zoolib._support.checks import as_finite, as_size
 from zoolib._support.labels import Labels
 from zoolib.service.database import StoreError
 from zoolib.service.log import FEATURE_TYPE, Log
@@ -55,16 +56,13 @@ REJECTIONS = {
     (1, 0): (DuplicateRewardError, "duplicate reward", "have no reward yet"),
     (1, 1): (LateRewardError, "late reward", "be of an event that has not expired"),
 }
-Clock = Callable[[], float]  # read when nobody else can write: time never decreases
 DELETED = "deleted up to the reward"  # the name of a fact
-DECIDED = "SELECT asked, id, arm, propensity, version FROM events WHERE request = ?"
+DECIDED = "SELECT user, id, arm, propensity, version FROM events WHERE request = ?"
 # Events to be deleted: what happened after the clock was set back has times as far ahead as the log is.
 DOOMED = (
     "id <= :last AND (user = :user OR events.time < :before"
     " OR (events.time > :now AND events.time - :ahead < :before))"
 )
-# Hashes of a request's id, and of who asked with what; None without an id.
-Asked = tuple[bytes, bytes] | tuple[None, None]
 
 
 @dataclass(frozen=True)
@@ -72,12 +70,9 @@ class Version:
     """The registry's entry for a version, without its snapshots."""
 
     name: str  # "v1", "v2", …
-    parent: str | None  # the version that was active when it was trained
     state: str  # "candidate", "rolling", "active" or "retired"
     share: int  # per cent of the users, served or meant to be; 0 for a candidate
     since: int  # the last event before its state or share changed last
-    created: float  # time of its training
-    n_rows: int  # rewards in the log when it was registered
     validation: dict[str, Any]  # figures of its off-policy validation
     note: str  # why it was retired
 
@@ -97,6 +92,10 @@ class Store(Log):
         d.
     key : bytes
         16 to 64 secret bytes.
+    clock : callable, default time.time
+        Seconds; read when nobody else can write, and stored times never decrease.
+    attribution : float, default inf
+        Seconds that an event waits for its reward.
 
     Notes
     -----
@@ -111,14 +110,17 @@ class Store(Log):
         n_arms: int | Sequence[Hashable],
         n_features: int,
         key: bytes,
+        clock: Callable[[], float] = time.time,
+        attribution: float = np.inf,
     ) -> None:
+        self.clock, self.attribution = clock, attribution
         self.arms = Labels("n_arms", n_arms)
         self.n_features = as_size("n_features", n_features)
         if not isinstance(key, bytes) or not 16 <= len(key) <= 64:
             raise ValueError(f"key must be 16 to 64 bytes: got {type(key).__name__}")
         self._key = key
         self._made_with = {
-            "n_arms": _as_json("n_arms", self.arms.setting()),
+            "n_arms": json.dumps(self.arms.setting()),
             "n_features": str(n_features),
             "key": blake2b(b"key check", digest_size=8, key=key).hexdigest(),
         }
@@ -147,9 +149,9 @@ class Store(Log):
         with self.alone:
             self.counters[what] += 1
 
-    def _now(self, clock: Clock) -> float:
+    def _now(self) -> float:
         """Return the time of the log: the clock's, unless that has gone backwards."""
-        reading = as_finite("clock", clock())
+        reading = as_finite("clock", self.clock())
         if abs(reading) > LATEST:
             raise ValueError(
                 f"clock must be below {LATEST:.0e} seconds: got {reading:g}"
@@ -163,41 +165,18 @@ class Store(Log):
             self._time = reading
         return self._time
 
-    def ahead(self, now: float) -> float:
+    def ahead(self) -> float:
         """Return how many seconds the time of the log is ahead of the clock."""
-        return max(0.0, self._time - now)
+        return max(0.0, self._time - self.clock())
 
     def pseudonym(self, user_id: Hashable) -> bytes:
         """Return the keyed hash of a user's id, 16 bytes."""
         return self._hash(str(user_id))
 
-    def request(self, request_id: str | bytes | int, user: bytes, moment: Any) -> Asked:
-        """Return keyed hashes, 16 bytes each, of a request's id, and of who asked with what."""
-        if isinstance(request_id, np.generic):
-            request_id = request_id.item()
-        if not isinstance(request_id, str | bytes | int):
-            raise TypeError(
-                f"request_id must be text, bytes or a whole number: got {request_id!r}"
-            )
-        asked = user.hex() + _as_json("moment of a request with an id", moment)
-        return self._hash(repr(request_id)), self._hash(asked)
-
     def _hash(self, text: str) -> bytes:
         return blake2b(text.encode(), digest_size=16, key=self._key).digest()
 
     # ---- The log
-
-    def decided(self, request: Asked) -> tuple[int, Hashable, float, str] | None:
-        """Return event id, arm, propensity and version of a request that was answered before."""
-        with self.alone:
-            return self._decided(self._rows(DECIDED, request[0]), request)
-
-    def _decided(self, found: list[tuple], request: Asked) -> tuple | None:
-        if found and found[0][0] != request[1]:
-            raise ValueError(
-                "request_id must be new, or of the same user and moment: it stands for another request"
-            )
-        return (found[0][1], self.arms[found[0][2]], *found[0][3:]) if found else None
 
     def log_event(
         self,
@@ -207,9 +186,7 @@ class Store(Log):
         propensity: float,
         version: str,
         assigned: str,
-        clock: Clock,
-        attribution: float = np.inf,
-        request: Asked = (None, None),
+        request_id: str | bytes | int | None = None,
         offered: NDArray[np.bool_] | None = None,
     ) -> tuple[int, Hashable, float, str]:
         """Log one decision, or find that of the request; return event id, arm, propensity and version.
@@ -220,34 +197,32 @@ class Store(Log):
         the disk is refused: it is counted, and StoreError raised. Should the clock go backwards, the time of
         the log goes on from where it was, so that what is open expires after its window.
         """
-        arm = int(as_ids("arm", arm, self.n_arms))
-        propensity = as_rate("propensity", propensity)
-        without = None
-        if offered is not None:
-            without = json.dumps(np.flatnonzero(~offered).tolist())
+        request = None if request_id is None else self._hash(repr(request_id))
+        mask = None if offered is None else offered.tobytes()
         try:
             with self.alone:
-                time = self._now(clock)  # which may look into the file
+                now = self._now()
                 with self as db:
-                    if request[0]:
-                        found = db.execute(DECIDED, request[:1]).fetchall()
-                        if known := self._decided(found, request):
-                            return known
-                    self._expire(db, time, EXPIRED_AT_ONCE)
-                    context = self._insert_context(db, features)
-                    row = (user, context, without, arm, propensity, version, assigned)
-                    number = db.execute(
-                        "INSERT INTO events (user, context, without, arm, propensity, version, assigned, time,"
-                        " due, request, asked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                        (*row, time, time + attribution, *request),
-                    ).lastrowid
+                    if known := db.execute(DECIDED, (request,)).fetchone():
+                        asked, number, arm, propensity, version = known
+                    else:
+                        self._expire(db, now, EXPIRED_AT_ONCE)
+                        context = self._insert_context(db, features)
+                        row = (user, context, mask, arm, propensity, version, assigned)
+                        number = db.execute(
+                            "INSERT INTO events (user, context, offered, arm, propensity, version, assigned,"
+                            " time, due, request) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                            (*row, now, now + self.attribution, request),
+                        ).lastrowid
         except StoreError:
             self.note("refused")
             raise
+        if known and asked != user:
+            raise ValueError("request_id must be new, or of the same user")
         return number, self.arms[arm], propensity, version
 
     def log_reward(
-        self, event_id: int, reward: float, clock: Clock, when_closed: bool = False
+        self, event_id: int, reward: float, when_closed: bool = False
     ) -> int:
         """Log one reward in [0, 1]; return its sequence number, or count and raise why it is rejected.
 
@@ -255,10 +230,10 @@ class Store(Log):
         """
         row = (min(event_id, LARGEST_ID),)
         with self.alone:
-            time = self._now(clock)
+            now = self._now()
             with self as db:
-                self._expire(db, time, EXPIRED_AT_ONCE)
-                self._expire(db, time, 1, *row)
+                self._expire(db, now, EXPIRED_AT_ONCE)
+                self._expire(db, now, 1, *row)
                 found = db.execute(
                     "SELECT NOT open OR claimed IS NOT NULL, ifnull(expired, 0) FROM events"
                     " LEFT JOIN rewards ON event = id WHERE id = ?",
@@ -271,24 +246,24 @@ class Store(Log):
                         return 0
                     return db.execute(
                         "INSERT INTO rewards (event, reward, time, expired) VALUES (?, ?, ?, 0)",
-                        (event_id, reward, time),
+                        (event_id, reward, now),
                     ).lastrowid
                 kind, name, words = REJECTIONS[found]
                 self.note(f"rejected: {name}")
         raise kind(f"event_id must {words}: got {event_id}")
 
-    def expire(self, clock: Clock) -> int:
+    def expire(self) -> int:
         """Give all overdue open events their reward, or zero, the oldest first; return how many there were."""
         total = 0
         with self.alone:
-            time = self._now(clock)
-        while self._rows("SELECT 1 FROM events WHERE open AND due <= ? LIMIT 1", time):
+            now = self._now()
+        while self._rows("SELECT 1 FROM events WHERE open AND due <= ? LIMIT 1", now):
             with self.alone, self as db:
-                total += self._expire(db, time, EXPIRED_IN_ONE_GO)
+                total += self._expire(db, now, EXPIRED_IN_ONE_GO)
         return total
 
     def _expire(
-        self, db: sqlite3.Connection, time: float, most: int, event: int | None = None
+        self, db: sqlite3.Connection, now: float, most: int, event: int | None = None
     ) -> int:
         """Give overdue open events a reward, zero if none was claimed, the oldest first, or one; count them."""
         which, values = ("", ()) if event is None else (" AND id = ?", (event,))
@@ -296,16 +271,14 @@ class Store(Log):
             "INSERT INTO rewards (event, reward, time, expired)"
             " SELECT id, ifnull(claimed, 0), ?, claimed IS NULL FROM events"
             f" WHERE open AND due <= ?{which} ORDER BY due, id LIMIT ?",
-            (time, time, *values, most),
+            (now, now, *values, most),
         ).rowcount
 
-    def oldest_open(self, now: float) -> tuple[float, float]:
-        """Return the seconds since the oldest open event, and how many of them it is overdue; 0 without one."""
-        now = max(now, self._time)
-        with self.alone:
-            oldest = "SELECT time, due FROM events WHERE open ORDER BY due LIMIT 1"
-            ((time, due),) = self._rows(oldest) or [(now, now)]
-            return now - time, max(0.0, now - due)
+    def oldest_open(self) -> float:
+        """Return the seconds since the oldest open event; 0 without one."""
+        now = max(self.clock(), self._time)
+        ((oldest,),) = self._rows("SELECT min(time) FROM events WHERE open")
+        return 0.0 if oldest is None else now - oldest
 
     def fates(self) -> dict[str, int]:
         """Count the events by their fates: see `BanditService.fates`."""
@@ -357,18 +330,21 @@ class Store(Log):
         *,
         before: float | None = None,
         user: bytes | None = None,
-        now: float = np.inf,
     ) -> int:
         """Delete the events before a time, or of one pseudonym, with their rewards; return how many.
 
         First `snapshots` yields, for each version that serves or may yet, its name, and the agent that has
         learnt up to the last reward in the log. Older snapshots that lack a reward to be deleted go: nothing
         could be replayed onto them. Then the events are deleted, some thousands in a transaction, and visits
-        are served in between. While the time of the log is ahead of the clock, which shows `now`, so are
-        the times of the events since then: they are compared with a time that is as far ahead.
+        are served in between. While the time of the log is ahead of the clock, so are the times of the events
+        since then: they are compared with a time that is as far ahead.
         """
-        which = {"before": before, "user": user, "now": now, "ahead": self.ahead(now)}
-        which |= {"last": self.last_event(), "most": DELETED_AT_ONCE}
+        which = {"before": before, "user": user, "now": self.clock()}
+        which |= {
+            "ahead": self.ahead(),
+            "last": self.last_event(),
+            "most": DELETED_AT_ONCE,
+        }
         total = 0
         while self._rows(f"SELECT 1 FROM events WHERE {DOOMED} LIMIT 1", **which):
             with self.alone:  # nobody else learns, or writes, meanwhile
@@ -424,51 +400,36 @@ class Store(Log):
 
     # ---- The registry
 
-    def register(
-        self,
-        agent: bytes,
-        seq: int,
-        *,
-        parent: str | None,
-        created: float,
-        validation: dict[str, Any],
-    ) -> str:
+    def register(self, agent: bytes, seq: int, validation: dict[str, Any]) -> str:
         """Enter a version with its first snapshot, in one transaction; return its name.
 
-        The agent has learnt the rewards up to `seq`. A version without a parent is the first, and serves
-        at once.
+        The agent has learnt the rewards up to `seq`. The first version serves at once.
         """
-        state, share = ("active", 100) if parent is None else ("candidate", 0)
         with self.alone, self as db:
             self._serving = None
-            if parent is None:
+            number = 1 + db.execute("SELECT count(*) FROM versions").fetchone()[0]
+            name, state, share = f"v{number}", "candidate", 0
+            if number == 1:
+                state, share = "active", 100
                 made_with = self._made_with.items()
                 db.executemany("INSERT OR IGNORE INTO facts VALUES (?, ?)", made_with)
-            number = 1 + db.execute("SELECT count(*) FROM versions").fetchone()[0]
-            name, figures = f"v{number}", json.dumps(validation)
-            db.execute(
-                "INSERT INTO versions SELECT ?, ?, ?, ?, 0, ?, count(*), ?, ''"
-                " FROM rewards WHERE seq <= ?",
-                (name, parent, state, share, created, figures, seq),
-            )
+            row = name, state, share, json.dumps(validation)
+            db.execute("INSERT INTO versions VALUES (?, ?, ?, 0, ?, '')", row)
             _insert_snapshot(db, name, seq, agent)
         return name
 
-    def versions(self, *states: str) -> list[Version]:
-        """List the versions, oldest first; those in the given states if any are given."""
-        rows = self._rows(
-            "SELECT * FROM versions WHERE ?1 = '[]'"
-            " OR state IN (SELECT value FROM json_each(?1)) ORDER BY rowid",
-            json.dumps(states),
-        )
-        return [Version(*row[:7], json.loads(row[7]), row[8]) for row in rows]
+    def versions(self) -> list[Version]:
+        """List the versions, oldest first."""
+        rows = self._rows("SELECT * FROM versions ORDER BY rowid")
+        return [Version(*row[:4], json.loads(row[4]), row[5]) for row in rows]
 
     def serving(self) -> list[Version]:
         """Return the versions that meet users: the active one, and then one that is rolled out, if there is."""
         with self.alone:
             if self._serving is None:
-                serving = self.versions("active", "rolling")
-                self._serving = sorted(serving, key=lambda version: version.state)
+                states = {version.state: version for version in self.versions()}
+                found = states.get("active"), states.get("rolling")
+                self._serving = [version for version in found if version]
             return self._serving
 
     def version(self, name: str) -> Version:
@@ -482,21 +443,16 @@ class Store(Log):
         """Give versions a new state, share and note, in one transaction.
 
         List what leaves before what takes its place: more than one version is never active, or rolling.
-        If one of them has moved since it was read, StoreError is raised and none moves.
         """
         with self.alone, self as db:
             self._serving = None
             for version, *new in moves:
-                moved = db.execute(
+                db.execute(
                     "UPDATE versions SET state = ?, share = ?, note = ?, since = coalesce("
                     "(SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)"
-                    " WHERE name = ? AND state = ? AND share = ?",
-                    (*new, version.name, version.state, version.share),
-                ).rowcount
-                if not moved:
-                    raise StoreError(
-                        f"{version.name} is no longer {version.state} with a share of {version.share}"
-                    )
+                    " WHERE name = ?",
+                    (*new, version.name),
+                )
 
     def save_snapshot(self, name: str, seq: int, agent: bytes) -> None:
         """Keep what a version has learnt up to a reward; of older snapshots keep the first and the newest."""
@@ -529,16 +485,6 @@ def _number_of(blob: bytes, *more: int | None) -> int:
     """Return 64 bits of a check sum, so that what is equal is stored once."""
     digest = blake2b(blob + repr(more).encode(), digest_size=8).digest()
     return int.from_bytes(digest, signed=True)
-
-
-def _as_json(name: str, value: Any) -> str:
-    """Return the text of a value that JSON can hold; arrays are lists."""
-    try:
-        return json.dumps(value, sort_keys=True, default=lambda other: other.tolist())
-    except (TypeError, ValueError, AttributeError) as error:
-        raise TypeError(
-            f"{name} must be what JSON can hold, or an array: got {value!r:.100}"
-        ) from error
 
 
 def _insert_snapshot(db: sqlite3.Connection, *snapshot: str | int | bytes) -> None:

@@ -45,7 +45,7 @@ def train(agent: Agent, log: EventLog, epochs: int = 10) -> Model:
         features = (seen.features[context] for context in seen.context)
         columns = seen.seq, seen.event, features, seen.arm, seen.reward
         model, _ = teach(model, zip(*columns, strict=True), lambda seq, why: None)
-    return Model(model.agent, int(log.seq[-1]))
+    return Model(model.agent, int(log.seq.max()))
 
 
 def validate(
@@ -54,20 +54,18 @@ def validate(
     """Estimate off-policy what a candidate would have earned where the running version served.
 
     The candidate must not have seen the rewards in the log. Events that another version or a fallback
-    served are left out, and counted.
+    served are left out.
 
     Returns
     -------
     dict
-        ``passed`` and, if not, the ``reason``; ``against``, the running version; numbers of events
-        judged (``n``) and ``left_out``; ``value`` and ``served``, what the running version earned, with
+        ``passed`` and, if not, the ``reason``; ``against``, the running version; the number of events
+        judged, ``n``; ``value`` and ``served``, what the running version earned, with
         their intervals; the ``effective`` number of events and the ``mean_weight``.
     """
     mine = log.where(log.version == running)
-    left_out = len(log) - len(mine)
     mine = mine.where(slice(-MOST_JUDGED, None))
-    figures: dict[str, Any] = {"passed": False, "against": running}
-    figures |= {"n": len(mine), "left_out": left_out}
+    figures: dict[str, Any] = {"passed": False, "against": running, "n": len(mine)}
     if len(mine) < max(2, settings.min_sample):
         return figures | {"reason": f"only {len(mine)} held-out events of {running}"}
     target, rows = _policy_and_rows(agent, mine, settings)
@@ -98,44 +96,38 @@ def register(
     store: Store,
     running: str,
     candidate: Model,
+    older: EventLog,
     newer: EventLog,
     settings: Settings,
-    now: float,
-    known: int = 0,
 ) -> str:
     """Validate a candidate, teach it what it has not seen, and enter it in the registry.
 
-    The candidate comes from `train`, `running` names the version that serves, and `newer` holds events that
-    the candidate was not trained on: it has learnt the log up to its `seq`, and all events up to the one
-    `known`. Return its new name, whether it passed or not.
+    The candidate comes from `train` on the `older` events, `running` names the version that serves, and
+    `newer` holds other events, which judge the candidate. Return its new name, whether it passed or not.
     """
     figures = validate(candidate.agent, newer, running, settings)
-    rest = store.rewards_after(candidate.seq)
+    known = set(older.event.tolist())
     rows = (
-        (seq, *row[:1], None if row[0] <= known else row[1], *row[2:])
-        for seq, *row in rest
+        (seq, event, None if event in known else features, *learnt)
+        for seq, event, features, *learnt in store.rewards_after(0)
     )
     candidate, _ = teach(candidate, rows, lambda seq, why: None)
-    entry = {"parent": running, "created": now, "validation": figures}
-    return store.register(candidate.to_bytes(), candidate.seq, **entry)
+    return store.register(candidate.to_bytes(), candidate.seq, figures)
 
 
 def _policy_and_rows(
     agent: Agent, log: EventLog, settings: Settings
 ) -> tuple[NDArray[np.float64], NDArray]:
     """Return what a candidate would choose (n, K), and its rows z (n, K, ·); each context is asked once."""
-    keys = list(zip(log.context.tolist(), log.without, strict=True))
-    first = {key: row for row, key in reversed(list(enumerate(keys)))}
-    policies, rows = {}, {}
-    embed = getattr(agent, "embed", lambda x: x)
-    for key in sorted(first):
-        x = log.features[key[0]]
-        context, offered = Context(NOBODY, x), log.offered(first[key])
-        policies[key] = choice_probabilities(agent, context, settings, offered)
-        rows[key] = embed(x)
-    return np.array([policies[key] for key in keys]), np.array(
-        [rows[key] for key in keys]
-    )
+    keys = list(zip(log.context.tolist(), log.masks, strict=True))
+    embed, found = getattr(agent, "embed", lambda x: x), {}
+    for key in sorted(set(keys)):
+        x, mask = log.features[key[0]], key[1]
+        offered = np.frombuffer(mask, bool) if mask else None
+        policy = choice_probabilities(agent, Context(NOBODY, x), settings, offered)
+        found[key] = policy, embed(x)
+    policies, rows = zip(*(found[key] for key in keys), strict=True)
+    return np.array(policies), np.array(rows)
 
 
 def _numbers(estimate: Estimate) -> list[float]:

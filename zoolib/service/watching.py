@@ -30,7 +30,7 @@ class Watch:
 
     Notes
     -----
-    It reads events in their own order, up to the first whose fate is open: see `Store.visits`.
+    It reads events in their own order, up to the first whose fate is open: see `Store.log`.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Watch:
 
     def update(self, store: Store) -> list[Alert]:
         """Read on, and return the alerts; events that the monitor cannot take are set aside, and counted."""
-        log = store.visits(after=self.event)
+        log = store.log(after=self.event)
         self.event = int(log.event.max(initial=self.event))
         return self._read(log) if len(log) else []
 
