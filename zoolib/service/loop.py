@@ -252,16 +252,7 @@ class BanditService:
         StoreError
             If the event is not on disk: it is refused, nothing was decided.
         """
-        return self._choose(user_id, moment, request_id, self._offered(without))
-
-    def _choose(
-        self,
-        user_id: Hashable,
-        moment: Any,
-        request_id: str | bytes | int | None,
-        offered: NDArray[np.bool_] | None,
-    ) -> Decision:
-        """Look up the features, have them scored or fall back, draw, log, and answer."""
+        offered = self._offered(without)
         now, user = self._now(), self.store.pseudonym(user_id)
         assigned = self.rollout.assign(user)
         context = self._look_up(user_id, moment)
