@@ -1,5 +1,6 @@
 """Requests, fates, labels, threads and deadlines of the service, on a small shop with linear agents."""
 
+import _thread
 import contextlib
 import sqlite3
 import sys
@@ -841,6 +842,19 @@ def test_calls_that_return_in_time_do_not_wait_for_each_other():
     assert workers.call(lambda: "second", 60).value == "second"
     gate.set()
     first.join()
+
+
+def test_threads_are_used_again_and_end_when_the_service_is_closed(path):
+    before = _thread._count()
+    service = shop(path)
+    for user in range(20):
+        service.select(user)
+    assert _thread._count() <= before + 2
+    service.close()
+    began = time.perf_counter()
+    while _thread._count() > before and time.perf_counter() < began + 30:
+        time.sleep(0.001)
+    assert _thread._count() == before
 
 
 def test_a_service_that_is_closed_says_so_at_once(path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from _thread import LockType, allocate_lock, start_new_thread
 from collections.abc import Callable
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -61,13 +62,21 @@ class Answer:
 
 
 class Workers:
-    """Threads for functions that may hang, one for each call; they let the program end.
+    """Threads for functions that may hang, one for each call at a time; they let the program end.
 
-    An exception at whoever waits costs nothing: each thread alone writes down what it is at.
+    A thread whose call has returned waits for the next one: on a busy computer a new thread would wait for its
+    turn. An exception at whoever waits costs nothing: each thread alone writes down what it is at.
     """
 
     def __init__(self, most: int) -> None:
-        self.most, self._at = most, set[Answer]()
+        self.most, self._at, self._closed = most, set[Answer](), False
+        self._idle: list[SimpleQueue] = []  # through which idle threads are called
+
+    def close(self) -> None:
+        """Let the threads end, each when its call has returned."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().put(None)
 
     @property
     def hung(self) -> int:
@@ -82,7 +91,10 @@ class Workers:
         answer, done = Answer(), allocate_lock()
         done.acquire()
         try:
-            start_new_thread(self._find, (function, answer, done))
+            try:
+                self._idle.pop().put((function, answer, done))
+            except IndexError:
+                start_new_thread(self._serve, ((function, answer, done),))
             if done.acquire(timeout=-1 if deadline is None else deadline):
                 return answer
         except BaseException:
@@ -91,17 +103,21 @@ class Workers:
         answer.given_up = True
         return Answer(error=TimeoutError(f"no answer within {deadline:g} s"))
 
-    def _find(
-        self, function: Callable[[], Any], answer: Answer, done: LockType
-    ) -> None:
-        """Call the function, and let the one who waits go on."""
-        self._at.add(answer)
-        try:
-            answer.value = function()
-        except BaseException as error:  # for whoever asked, if there still is one
-            answer.error = error
-        self._at.discard(answer)
-        done.release()
+    def _serve(self, task: tuple[Callable[[], Any], Answer, LockType] | None) -> None:
+        """Call one function after the other, and let those who wait go on."""
+        called = SimpleQueue()
+        while task is not None:
+            function, answer, done = task
+            self._at.add(answer)
+            try:
+                answer.value = function()
+            except BaseException as error:  # for whoever asked, if there still is one
+                answer.error = error
+            self._at.discard(answer)
+            self._idle.append(called)
+            done.release()
+            task = function = answer = None  # nothing is kept alive meanwhile
+            task = None if self._closed else called.get()
 
 
 class Breaker:

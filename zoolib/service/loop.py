@@ -193,7 +193,8 @@ class BanditService:
         self.close()
 
     def close(self) -> None:
-        """Close the database."""
+        """Close the database, and let the threads end."""
+        self._workers.close()
         self.store.close()
 
     def _fresh(self, seed: int) -> Agent:
