@@ -119,7 +119,7 @@ class Context:
         self.features = features
 
     def row(self, at: tuple) -> NDArray:
-        """Return the features (..., d) of the arm at an index into (..., K): the visitor's, if arms have none."""
+        """Return the features (..., d) of the arm at an index into (..., K), or the visitor's alone."""
         one_row = self.features.shape[-2] == 1
         return self.features[(*at[:-1], 0) if one_row else at]
 
