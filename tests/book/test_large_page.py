@@ -1,0 +1,66 @@
+"""What Chapter 5 builds in front of the reader: settings that she may try, and the bar of a long run."""
+
+import numpy as np
+import pytest
+
+from tests.exercises import CHAPTERS
+
+FEW = np.random.default_rng(0).normal(size=(60, 32)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def page():
+    """What the page defines, with a catalogue of sixty products for the names that defaults read."""
+    given = {"theta": np.ones(32), "E": FEW, "best": np.ones(400), "glows": [0, 1]}
+    return CHAPTERS["large"].names(**given)
+
+
+@pytest.mark.parametrize(
+    ("built", "given", "named"),
+    [
+        ("Shelves", {"n_shelves": 61}, "m, n_shelves|61"),
+        ("Shelves", {"n_shelves": 10, "m": 11}, "11"),
+        ("Shelves", {"n_shelves": 10, "m": 0}, "0"),
+        ("Bazaar", {"index": None, "fill": "chance"}, "chance"),
+        ("Bazaar", {"index": None, "alpha": -0.1}, "-0.1"),
+        ("Bazaar", {"index": None, "n": 1}, "n of 2 or more"),
+    ],
+)
+def test_what_it_builds_refuses_settings_in_words(page, built, given, named):
+    with pytest.raises(ValueError, match=named):
+        page[built](FEW, **given)
+
+
+@pytest.mark.parametrize(
+    "given", [{"d": 0}, {"d": 9, "alpha": -1}, {"d": 9, "every": 0}]
+)
+def test_its_network_refuses_settings_in_words(page, given):
+    with pytest.raises(ValueError, match="TwoSpeeds needs sizes of 1 or more"):
+        page["TwoSpeeds"](**given)
+
+
+def test_a_run_has_a_visit_or_more(page):
+    with pytest.raises(ValueError, match="n_visits must be 1 or more: got 0"):
+        page["draw_visitors"](0)
+
+
+def test_all_shelves_find_what_a_search_of_all_products_finds(page):
+    shelves = page["Shelves"](FEW, n_shelves=8, m=8)
+    assert set(shelves.search(FEW[3], 5)) == set(page["search_all"](FEW, FEW[3], 5))
+    assert sorted(shelves.ids) == list(range(60))
+
+
+def test_newcomers_are_found_wherever_they_are_filed(page):
+    index = page["Shelves"](FEW, n_shelves=30, m=1)
+    found = page["WithNewcomers"](index, FEW, [7]).search(10 * FEW[7], 1)
+    assert list(found) == [7]
+
+
+@pytest.mark.parametrize("fill", ["mean", "draw", "random"])
+def test_a_long_run_says_on_the_page_how_long_it_will_take(page, bars_of, capsys, fill):
+    bars_of(page)
+    visitors, noise = page["draw_visitors"](300)
+    agent = page["Bazaar"](FEW, page["Shelves"](FEW, n_shelves=8, m=8), fill, n=10)
+    shown, *_ = page["serve"](agent, visitors, noise, [0, 1])
+    assert shown.shape == (300,)
+    assert "300/300" in capsys.readouterr().out
