@@ -106,7 +106,7 @@ def test_ids_of_different_kinds_are_different_requests(path):
 
 def test_a_request_id_of_another_user_is_refused_in_words(path):
     def features(user, hour=0):
-        return [1.0, hour / 24]
+        return [1.0, float(hour) / 24]
 
     with shop(path, features) as service:
         first = service.select("anna", 17, request_id="r")
@@ -116,6 +116,10 @@ def test_a_request_id_of_another_user_is_refused_in_words(path):
             service.select("otto", 17, request_id="r")
         assert (service.store.events(), service.learnt()) == before
         assert service.select("anna", 18, request_id="r") == first
+        with pytest.raises(ValueError, match="noon"):
+            service.select("anna", "noon", request_id="new")
+        # Of what is answered, no features are asked again.
+        assert service.select("anna", "noon", request_id="r") == first
         assert service.fates()["refused"] == 0
 
 

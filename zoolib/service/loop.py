@@ -253,8 +253,10 @@ class BanditService:
         StoreError
             If the event is not on disk: it is refused, nothing was decided.
         """
-        offered = self._offered(without)
-        now, user = self._now(), self.store.pseudonym(user_id)
+        user, request = self.store.pseudonym(user_id), self.store.request(request_id)
+        if known := self.store.decided(user, request):
+            return Decision(*known)
+        offered, now = self._offered(without), self._now()
         assigned = self.rollout.assign(user)
         context = self._look_up(user_id, moment)
         version, probabilities = self._score(assigned, context, offered, now)
@@ -267,7 +269,7 @@ class BanditService:
             float(propensity),
             version,
             assigned,
-            request_id,
+            request,
             offered,
         )
         return Decision(*event)

@@ -178,6 +178,23 @@ class Store(Log):
 
     # ---- The log
 
+    def request(self, request_id: str | bytes | int | None) -> bytes | None:
+        """Return the keyed hash of a request's id, if it has one."""
+        return None if request_id is None else self._hash(repr(request_id))
+
+    def decided(
+        self, user: bytes, request: bytes | None
+    ) -> tuple[int, Hashable, float, str] | None:
+        """Return event id, arm, propensity and version, if this user's request was answered before."""
+        return request and self._answer(self._rows(DECIDED, request), user)
+
+    def _answer(self, found: list[tuple], user: bytes) -> tuple | None:
+        for asked, number, arm, *rest in found:
+            if asked != user:
+                raise ValueError("request_id must be new, or of the same user")
+            return number, self.arms[arm], *rest
+        return None
+
     def log_event(
         self,
         user: bytes,
@@ -186,10 +203,10 @@ class Store(Log):
         propensity: float,
         version: str,
         assigned: str,
-        request_id: str | bytes | int | None = None,
+        request: bytes | None = None,
         offered: NDArray[np.bool_] | None = None,
     ) -> tuple[int, Hashable, float, str]:
-        """Log one decision, or find that of the request; return event id, arm, propensity and version.
+        """Log one decision, or find that of its request; return event id, arm, propensity and version.
 
         The user is a pseudonym and the features have shape (K, d), or (1, d) of the visitor alone; they are
         None if they did not come. `version` drew the arm, one of those `offered` (K,), or of all; `assigned`
@@ -197,15 +214,15 @@ class Store(Log):
         the disk is refused: it is counted, and StoreError raised. Should the clock go backwards, the time of
         the log goes on from where it was, so that what is open expires after its window.
         """
-        request = None if request_id is None else self._hash(repr(request_id))
         mask = None if offered is None else offered.tobytes()
         try:
             with self.alone:
                 now = self._now()
                 with self as db:
-                    if known := db.execute(DECIDED, (request,)).fetchone():
-                        asked, number, arm, propensity, version = known
-                    else:
+                    # Another thread may have answered the request meanwhile.
+                    found = db.execute(DECIDED, (request,)).fetchall()
+                    known = self._answer(found, user)
+                    if known is None:
                         self._expire(db, now, EXPIRED_AT_ONCE)
                         context = self._insert_context(db, features)
                         row = (user, context, mask, arm, propensity, version, assigned)
@@ -217,9 +234,7 @@ class Store(Log):
         except StoreError:
             self.note("refused")
             raise
-        if known and asked != user:
-            raise ValueError("request_id must be new, or of the same user")
-        return number, self.arms[arm], propensity, version
+        return known or (number, self.arms[arm], propensity, version)
 
     def log_reward(
         self, event_id: int, reward: float, when_closed: bool = False
