@@ -25,6 +25,7 @@ def defined(label, name):
 RAISING = {
     "ex-cells": (raises, raises),
     "ex-hopeful-weights": (raises,),
+    "ex-chance": (raises, raises),
     "ex-members": (raises, raises),
     "ex-practice-prior": (raises,),
 }
@@ -35,7 +36,7 @@ def test_what_raises_is_reported(label):
     assert_says(label, *RAISING[label], RAISED)
 
 
-@pytest.mark.parametrize("label", ["ex-cells", "ex-members"])
+@pytest.mark.parametrize("label", ["ex-cells", "ex-chance", "ex-members"])
 def test_the_books_solution_is_right(label):
     assert run(CHAPTER.solutions[label], NAMES)[1] == f"{label}: right."
 
@@ -84,6 +85,28 @@ VERDICTS["ex-hopeful-weights"] = [
     (query(lambda u, m, move, width, x: u * (m - move / width)), "must be the bound"),
     (query(lambda u, m, move, width, x: u * (m + x * width / (x @ x))), "along A⁻¹x"),
     (query(lambda u, m, move, width, x: width), "shape (6,) is wanted"),
+]
+
+
+def chance(products, glowing, places):
+    return 1 - (1 - glowing / products) ** places
+
+
+def drawn(begins, nu, ridge):
+    return stats.norm.sf(begins * np.sqrt(ridge) / nu)
+
+
+VERDICTS["ex-chance"] = [
+    (chance, drawn, "right."),
+    (lambda k, g, n: stats.hypergeom.sf(0, k, g, n), drawn, "right."),
+    (lambda *a: 1 - chance(*a), drawn, "nothing on the list glows"),
+    (lambda k, g, n: n * g / k, drawn, "on average"),
+    (lambda k, g, n: g / k, drawn, "of a single place"),
+    (lambda k, g, n: 0.5, drawn, "all places miss"),
+    (chance, lambda *a: 1 - drawn(*a), "leaves them out"),
+    (chance, lambda c, nu, ridge: stats.norm.sf(c * ridge / nu**2), "by its root"),
+    (chance, lambda c, nu, ridge: stats.norm.sf(c), "count, too"),
+    (chance, lambda c, nu, ridge: 0.5, "must be exceeded"),
 ]
 
 

@@ -126,6 +126,7 @@ def prose(page):
     text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.S)
     text = re.sub(r"```\{(code-cell|math)\}.*?\n```", "", text, flags=re.S)
     text = re.sub(r"\$\$.*?\$\$|\$[^$]*\$", "", text, flags=re.S)
+    text = re.sub("^`{3,}", "", text, flags=re.M)  # fences pair with no code in a line
     return re.sub(r"\{[\w:]+\}`[^`]*`|`[^`]*`|\]\([^)]*\)", "", text)
 
 

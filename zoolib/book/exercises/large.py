@@ -71,6 +71,36 @@ def _hopeful_weights(query: Function) -> None:
         expect(off @ A @ off < 1 + 1e-6, hint)
 
 
+@exercise("ex-chance")
+def _chance(by_chance: Function, by_draw: Function) -> None:
+    for products, glowing, places in (
+        (1_000_000, 5, 250),
+        (5_000, 50, 25),
+        (90, 40, 3),
+    ):
+        none = (1 - glowing / products) ** places
+        mistakes = {
+            "That is the probability that nothing on the list glows.": none,
+            "That is how many glow on average.": places * glowing / products,
+            "That is the probability of a single place.": glowing / products,
+        }
+        hint = "With which probability do all places miss?"
+        found = answer(by_chance, products, glowing, places)
+        expect_close(found, 1 - none, hint, within=0.03 * (1 - none), mistakes=mistakes)
+    for begins, nu, ridge in ((0.75, 1, 1), (0.6, 0.5, 1), (0.5, 1, 4), (0.3, 2, 0.5)):
+        right = stats.norm.sf(begins * np.sqrt(ridge) / nu)
+        mistakes = {
+            "That is the probability that the list leaves them out.": 1 - right,
+            "The weight's variance is ν²/λ: divide by its root.": stats.norm.sf(
+                begins * ridge / nu**2
+            ),
+            "The draw's scale ν and λ count, too.": stats.norm.sf(begins),
+        }
+        hint = "Which standard normal number must be exceeded?"
+        found = answer(by_draw, begins, nu, ridge)
+        expect_close(found, right, hint, within=0.01 * right, mistakes=mistakes)
+
+
 @exercise("ex-members")
 def _one_draw_more(coverage: Function, multiple: Function) -> None:
     """Divide the truth's distance from the members' mean by its spread: that is Student's t."""
