@@ -189,11 +189,12 @@ class Store(Log):
         return request and self._answer(self._rows(DECIDED, request), user)
 
     def _answer(self, found: list[tuple], user: bytes) -> tuple | None:
-        for asked, number, arm, *rest in found:
-            if asked != user:
-                raise ValueError("request_id must be new, or of the same user")
-            return number, self.arms[arm], *rest
-        return None
+        if not found:
+            return None
+        ((asked, number, arm, *rest),) = found
+        if asked != user:
+            raise ValueError("request_id must be new, or of the same user")
+        return number, self.arms[arm], *rest
 
     def log_event(
         self,
@@ -220,8 +221,9 @@ class Store(Log):
                 now = self._now()
                 with self as db:
                     # Another thread may have answered the request meanwhile.
-                    found = db.execute(DECIDED, (request,)).fetchall()
-                    known = self._answer(found, user)
+                    known = request and self._answer(
+                        db.execute(DECIDED, (request,)).fetchall(), user
+                    )
                     if known is None:
                         self._expire(db, now, EXPIRED_AT_ONCE)
                         context = self._insert_context(db, features)
