@@ -584,11 +584,30 @@ def test_promises_and_sizes_are_checked():
             tally(0)
 
 
-def test_states_of_monitors_with_other_settings_are_refused():
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"step": 7}, ValueError),
+        ({"step": 8.0}, TypeError),
+        ({"begin": -1}, ValueError),
+        ({"sums": []}, ValueError),
+        ({"sums": [[[0, 1]], [[0, 1], [1, 1]], [[0, 1], [1, 1]]]}, ValueError),
+        ({"sums": [[[np.nan, 1], [2, 1]]] * 3}, ValueError),
+        ({"sums": [None] * 3}, TypeError),
+        ({"more": 1}, ValueError),
+    ],
+)
+def test_states_of_other_monitors_are_refused(change, error):
     settings = {"window": 4, "reference": 2, "false_alarms": 10}
     monitor = Monitor("m", rates(2), same_rates, **settings)
     monitor.update([0, 1] * 5, [1, 0] * 5)
-    for change in ({"n_worlds": 3}, {"window": 5}, {"reference": 1}, {"skip": 1}):
-        other = Monitor("m", rates(2), same_rates, **settings | change)
-        with pytest.raises(ValueError, match="a monitor with the same settings"):
-            other.restore(monitor.state())
+    good = monitor.state()
+    other = good | ({"step": 12} if change == {"step": 7} else change)
+    with pytest.raises(error, match="must"):
+        monitor.restore(other)
+    with pytest.raises(ValueError, match=r"state must come from Monitor\.state"):
+        monitor.restore([1])
+    assert monitor.state() == good
+    wide = Monitor("m", rates(2), same_rates, n_worlds=3, **settings)
+    with pytest.raises(ValueError, match="same window, reference and worlds"):
+        wide.restore(good)

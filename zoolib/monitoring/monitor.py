@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zoolib._support.checks import as_level, as_positive, as_size
+from zoolib._support.checks import as_array, as_level, as_positive, as_size
 from zoolib.monitoring.statistics import Statistic
 
 PER_EVENTS = 10_000  # the number of events in which false alarms are counted
@@ -206,23 +206,30 @@ class Monitor:
 
     def state(self) -> dict[str, Any]:
         """Return the monitor's state as plain numbers and lists, for example for JSON."""
-        past, sums = [one.tolist() for one in self._past], self._sums
-        sums = None if sums is None else sums.tolist()
-        seen = {"step": self.step, "begin": self._begin, "past": past, "sums": sums}
-        return seen | {"settings": self._settings()}
+        filling = [] if self._sums is None else [self._sums]
+        sums = [one.tolist() for one in (*self._past, *filling)]
+        return {"step": self.step, "begin": self._begin, "sums": sums}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from the `state` of another monitor with the same settings."""
-        if state["settings"] != self._settings():
+        known = {"step", "begin", "sums"}
+        if not isinstance(state, Mapping) or set(state) != known:
+            raise ValueError(f"state must come from Monitor.state: got {state!r}")
+        step, begin = (as_size(key, state[key], least=0) for key in ("step", "begin"))
+        windows, filling = divmod(max(0, step - begin), self.window)
+        n_past, worlds = min(self.reference, windows), self._worlds
+        sums = [as_array("sums", one) for one in state["sums"]]
+        shapes = {one.shape for one in sums}
+        if (
+            len(sums) != n_past + (filling > 0)
+            or len(shapes) > 1
+            or any(shape[: len(worlds)] != worlds for shape in shapes)
+        ):
             raise ValueError(
-                f"state must come from a monitor with the same settings: got {state!r}"
+                f"state must come from a monitor with the same window, reference and worlds: got {state!r}"
             )
-        self.step, self._begin = state["step"], state["begin"]
-        self._past = [np.array(one) for one in state["past"]]
-        self._sums = None if state["sums"] is None else np.array(state["sums"])
-
-    def _settings(self) -> list[int | None]:
-        return [self.window, self.reference, self.skip, self.n_worlds]
+        self.step, self._begin = step, begin
+        self._past, self._sums = sums[:n_past], sums[-1] if filling else None
 
     @property
     def _worlds(self) -> tuple[int, ...]:
