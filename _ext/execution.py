@@ -26,6 +26,7 @@ from importlib.metadata import requires, version
 from math import ceil
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from threading import Lock
 from time import perf_counter
 from typing import NamedTuple
 
@@ -57,6 +58,8 @@ ONE_THREAD = {
 MYST_NOTEBOOK = {"name": "myst_nb_md", "type": "plugin"}
 # What is kept of an execution: its seconds, and the mark of one that failed.
 SECONDS, FAILED = "execution_seconds", "failed"
+# Pages of the same code share a place in the cache: one thread would remove what the other is writing.
+WRITING = Lock()
 # Of a page that was never executed, only a guess: two cores took so long for a thousand characters of code.
 SECONDS_PER_THOUSAND = 0.8
 
@@ -131,7 +134,8 @@ def execute(page: str, cache: JupyterCacheAbstract, timeout: int) -> Execution:
     seconds = perf_counter() - begun
     kept = {SECONDS: seconds, FAILED: bool(failure)}
     bundle = CacheBundleIn(notebook, page, data=kept)
-    cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+    with WRITING:
+        cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
     return Execution(page, seconds, failure, report)
 
 

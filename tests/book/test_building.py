@@ -7,6 +7,8 @@ import shutil
 import signal
 import subprocess
 import time
+from functools import partial
+from multiprocessing.pool import ThreadPool
 from types import SimpleNamespace
 
 import nbformat
@@ -15,9 +17,11 @@ import pytest
 from execution import (
     AT_ONCE,
     FAILED,
+    MYST_NOTEBOOK,
     SECONDS,
     SECONDS_PER_THOUSAND,
     announcement,
+    execute,
     expected_seconds,
     forget_failures,
     longest_first,
@@ -25,7 +29,7 @@ from execution import (
 )
 from jupyter_cache.base import CacheBundleIn
 
-from tests.book.building import BUILD, build, lay_out
+from tests.book.building import BUILD, build, lay_out, whole
 
 FAULTS = {
     "assertion": (
@@ -195,6 +199,21 @@ def test_a_cache_is_closed_after_use(tmp_path):
     finally:
         gc.enable()
     assert not [path for path in opened if str(tmp_path) in path]
+
+
+def test_pages_of_the_same_code_are_kept_side_by_side(tmp_path, monkeypatch):
+    """They have one place in the cache; two threads that wrote it ended a build now and then."""
+    monkeypatch.setattr("nbclient.execute", lambda notebook, **settings: notebook)
+    page = whole("```{code-cell} python\nprint(1)\n```\n")
+    pages = [tmp_path / f"{number}.md" for number in range(AT_ONCE + 1)]
+    with opened_cache(tmp_path / "cache") as cache, ThreadPool(len(pages)) as pool:
+        for file in pages:
+            file.write_text(page)
+            cache.add_nb_to_project(str(file), read_data=MYST_NOTEBOOK)
+        run = partial(execute, cache=cache, timeout=60)
+        done = pool.map(run, [str(file) for file in pages] * 10)
+        assert not [page for page in done if page.failure]
+        assert len(cache.list_cache_records()) == 1
 
 
 def test_a_page_takes_as_long_as_the_last_time_or_by_its_code(tmp_path):
