@@ -17,6 +17,10 @@ EXTRAS = {
     "joblib": ("joblib", "sweeps"),
     "cloudpickle": ("cloudpickle", "sweeps"),
     "IPython": ("IPython", "book"),
+    "ipykernel": ("ipykernel", "grade"),
+    "jupyter_client": ("jupyter_client", "grade"),
+    "psutil": ("psutil", "grade"),
+    "zmq": ("PyZMQ", "grade"),
 }
 
 

@@ -7,6 +7,7 @@ or properties that only a right answer has. It never shows the answer.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -18,6 +19,9 @@ from zoolib.book.exercises.judging import (
     UnansweredError,
     unanswered,
 )
+
+# Told each exercise that is checked and its verdict. The grader listens here, and not to what is printed.
+LISTENERS: list[Callable[[str, str], None]] = []
 
 
 def check(exercise: str, *answers: object) -> None:
@@ -48,7 +52,10 @@ def check(exercise: str, *answers: object) -> None:
     if exercise not in known:
         labels = ", ".join(sorted(known))
         raise ValueError(f"exercise must be one of {labels}: got {exercise!r}")
-    print(f"{exercise}: {_verdict(known[exercise], answers)}")
+    verdict = _verdict(known[exercise], answers)
+    for told in LISTENERS:
+        told(exercise, verdict)
+    print(f"{exercise}: {verdict}")
 
 
 def judged() -> dict[str, Function]:
