@@ -45,6 +45,7 @@ LINES = {
     "import zoolib; zoolib.models.retrieval": ("retrieval", "zoolib.models.retrieval"),
     "import zoolib; zoolib.check('ex-coverage', 0.5)": ("neural", "zoolib.check"),
     "import zoolib; zoolib.listing(print)": ("book", "zoolib.listing"),
+    "import zoolib.book.grading": ("grade", "python -m zoolib grade"),
     "import zoolib.experiments.gauntlet": ("neural", "zoolib.agents.NeuralLinearAgent"),
     f"import zoolib; {DEFAULT}": (
         "neural",
@@ -54,6 +55,7 @@ LINES = {
 # The package that is missed first.
 FIRST = {
     "book": "IPython",
+    "grade": "ipykernel",
     "neural": "PyTorch",
     "plots": "Matplotlib",
     "retrieval": "Faiss",
@@ -183,7 +185,7 @@ def test_the_version_is_known_where_the_wheel_is_installed(run):
 def test_the_command_line_helps_without_any_extra(run):
     done = run("-m", "zoolib", "--help")
     assert done.returncode == 0, done.stderr
-    assert "gauntlet" in done.stdout
+    assert "{gauntlet,grade}" in done.stdout
 
 
 @pytest.mark.parametrize("more", [[], ["--help"], ["--worlds", "2"]])
