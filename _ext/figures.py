@@ -4,6 +4,8 @@ A picture without a text for those who cannot see it, with a file name in its pl
 to say what it shows is a warning. A picture that shows nothing has the class ``decorative`` and no text.
 Figures are drawn in the colours of ``zoolib.book.colors.LIGHT``; the dark form is the same file with each
 colour exchanged for its partner in ``DARK``, and the theme's own classes show one and hide the other.
+The curves of a figure with the class ``moving`` are drawn from left to right when the page is opened, once,
+and stand still for readers who ask for less motion. This needs no script, and no request of its own.
 
 Why our own: checkers of finished pages (axe, Nu) find a missing text, not a poor one, and name no source
 line; the theme's classes want two files, and no extension of Sphinx or MyST-NB draws the second.
@@ -18,12 +20,27 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
+from sphinx.writers.html5 import HTML5Translator
 
 from zoolib.book.colors import DARK, LIGHT
 
 LOG = logging.getLogger(__name__)
 FEWEST_WORDS = 5
 FILE_NAME = r"\S+\.(?:svg|png|jpe?g|gif|webp)\b"
+FRAME = (
+    r'<clipPath id="(\w+)">\s*<rect (x="\S+" y="\S+") width="(\S+)" (height="\S+")/>'
+)
+# What moves for more than five seconds needs a button that stops it (WCAG 2.2.2).
+MOTION = """<clipPath id="moving"><rect class="until" {place} width="{width}" {height}/></clipPath>
+<rect class="now" {place} width="1" {height} style="fill: {ink}"/>
+<style>.until, .now {{animation: until 4.5s linear 0.3s backwards}} .now {{opacity: 0; animation-name: now}}
+@keyframes until {{from {{width: 0}}}}
+@keyframes now {{from {{opacity: 1}} to {{opacity: 1; transform: translateX({width}px)}}}}</style>
+"""
+
+
+class Still(nodes.image):
+    """The form of the picture in it for readers who ask for less motion."""
 
 
 def fault_of(alt: str, decorative: bool) -> str | None:
@@ -35,6 +52,28 @@ def fault_of(alt: str, decorative: bool) -> str | None:
     if len(alt.split()) < FEWEST_WORDS:
         return f"the alt text of a picture must say what it shows in at least {FEWEST_WORDS} words: got {alt!r}"
     return None
+
+
+def moving(drawn: str) -> str:
+    """Return a drawn figure whose curves, and what else stands between its axes, appear from left to right."""
+    drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.S)  # in exchange
+    name, place, width, height = re.search(FRAME, drawn).groups()
+    start = drawn.index('<g id="FillBetween')  # the grid before it is there at once
+    end = drawn.rindex("</svg>")
+    motion = MOTION.format(place=place, width=width, height=height, ink=LIGHT["ink"])
+    curves = drawn[start:end].replace(f"url(#{name})", "url(#moving)")
+    return drawn[:start] + curves + motion + drawn[end:]
+
+
+def visit_still(writer: HTML5Translator, still: Still) -> None:
+    builder = writer.builder
+    file = f"{builder.imgpath}/{builder.images[still['uri']]}"
+    when = "(prefers-reduced-motion: reduce)"
+    writer.body.append(f'<picture><source media="{when}" srcset="{file}">')
+
+
+def depart_still(writer: HTML5Translator, still: Still) -> None:
+    writer.body.append("</picture>")
 
 
 class CheckAndPairPictures(SphinxPostTransform):
@@ -53,20 +92,36 @@ class CheckAndPairPictures(SphinxPostTransform):
                 self._pair(picture, source)
 
     def _pair(self, picture: nodes.image, source: Path) -> None:
-        drawn = source.read_text(encoding="utf-8")
+        drawn = dark = source.read_text(encoding="utf-8")
         for name, colour in LIGHT.items():
-            drawn = drawn.replace(colour, DARK[name])
-        target = source.with_name(source.stem + "-dark.svg")
-        target.write_text(drawn, encoding="utf-8")
-        light, dark = picture.deepcopy(), picture.deepcopy()
-        dark["uri"] = str(Path(picture["uri"]).with_name(target.name))
-        dark["candidates"] = {"*": dark["uri"]}
-        self.env.images.add_file(self.env.docname, dark["uri"])
-        light["classes"], dark["classes"] = ["only-light"], ["only-dark"]
+            dark = dark.replace(colour, DARK[name])
         # The theme hides a caption that stands beside a dark picture, so the two get a box of their own.
-        picture.replace_self(nodes.container("", light, dark, classes=["figure-pair"]))
+        pair = nodes.container("", classes=["figure-pair"])
+        for theme, text in (("light", drawn), ("dark", dark)):
+            suffix = "" if theme == "light" else "-dark"
+            shown = self._form(picture.deepcopy(), source, suffix, text)
+            if "moving" in picture["classes"]:
+                still = Still(**shown.attributes)
+                still += self._form(shown, source, suffix + "-moving", moving(text))
+                pair += still
+            else:
+                pair += shown
+            shown["classes"] = [f"only-{theme}"]
+        picture.replace_self(pair)
+
+    def _form(
+        self, picture: nodes.image, source: Path, suffix: str, drawn: str
+    ) -> nodes.image:
+        """Write a form of a figure, and let a picture show it."""
+        target = source.with_name(source.stem + suffix + source.suffix)
+        target.write_text(drawn, encoding="utf-8")
+        picture["uri"] = str(Path(picture["uri"]).with_name(target.name))
+        picture["candidates"] = {"*": picture["uri"]}
+        self.env.images.add_file(self.env.docname, picture["uri"])
+        return picture
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_node(Still, html=(visit_still, depart_still))
     app.add_post_transform(CheckAndPairPictures)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

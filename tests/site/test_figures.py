@@ -121,3 +121,27 @@ def test_letters_of_figures_can_be_read_on_a_phone(name):
     for picture in pictures:
         file = (HTML / name).parent / picture["src"]
         assert smallest_letters(file) >= SMALLEST_PX, picture
+
+
+@pytest.mark.parametrize("motion", ["no-preference", "reduce"])
+def test_the_first_figure_moves_for_five_seconds_at_most_or_not_at_all(
+    browser, address, motion
+):
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 800}, reduced_motion=motion
+    )
+    page = context.new_page()
+    page.goto(f"{address}chapters/index.html")
+    figure = page.locator("#fig-front img.only-light")
+    box = figure.bounding_box()
+    assert box["y"] + box["height"] < 800  # on the first screen
+    seen = []
+    for _ in range(3):  # 1, 3 and at least 5 seconds after the page was opened
+        page.wait_for_timeout(1000 if not seen else 2000)
+        seen.append(figure.screenshot())
+    page.wait_for_timeout(500)
+    seen.append(figure.screenshot())
+    different = {"no-preference": 3, "reduce": 1}[motion]
+    assert len(set(seen)) == different
+    assert seen[-1] == seen[-2]
+    context.close()
