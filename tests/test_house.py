@@ -442,13 +442,14 @@ def test_the_workflow_calls_the_two_commands_of_the_readme():
     commands = re.findall(r"^(make \w+)", (ROOT / "README.md").read_text(), flags=re.M)
     workflow = yaml.safe_load((ROOT / ".github/workflows/book.yml").read_text())
     steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
-    run = [step["run"] for step in steps if "run" in step]
+    making = [step for step in steps if step.get("run", "").startswith("make")]
+    run = [step["run"] for step in making]
     assert workflow["jobs"]["prove"]["env"]["STRICT"] == "1"
     assert run[:2] == commands[:2] == ["make book", "make test"]
     used = [step["uses"].split("@")[0] for step in steps if "uses" in step]
     assert used[-1] == "actions/deploy-pages"
     # With another address, `make pdf` would build the pages again, and publish those.
-    addresses = {step["env"]["BOOK_URL"] for step in steps if "run" in step}
+    addresses = {step["env"]["BOOK_URL"] for step in making}
     assert len(addresses) == 1
     assert "SOURCE_URL" in workflow["jobs"]["prove"]["env"]
 
