@@ -103,7 +103,7 @@ def test_a_page_without_worlds_and_an_unknown_chapter_are_refused(tmp_path, caps
     for arguments in (["glossary"], ["evidence/linucb", "--first-seed", "-1"]):
         with pytest.raises(SystemExit):
             main(arguments)
-        known = "earlier-notes, evidence/large, evidence/linucb, evidence/practice, evidence/static-recommender"
+        known = "earlier-notes, evidence/large, evidence/linucb, evidence/practice"
         assert f"wanted any of {known}" in capsys.readouterr().err
 
 

@@ -184,7 +184,7 @@ def test_an_interval_alone_in_brackets_is_for_tables_and_paper(chapter, site):
     page.emulate_media(media="print")
     assert bracket.is_visible()
     page.emulate_media(media="screen")
-    page.goto((site / "chapters/sessions.html").as_uri())
+    page.goto((site / "chapters/evidence/sessions.html").as_uri())
     assert page.locator("td .claim-bracket").first.is_visible()
 
 

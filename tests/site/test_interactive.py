@@ -31,7 +31,7 @@ FIGURES = {
     "drift": ("evidence/neural-bandits", "fig-drift"),
     "prior": ("evidence/practice", "fig-prior"),
     "weights": ("production", "fig-offpolicy-one-log"),
-    "carry": ("sessions", "fig-carry-over"),
+    "carry": ("evidence/sessions", "fig-carry-over"),
 }
 every_figure = pytest.mark.parametrize("name", FIGURES)
 
