@@ -12,9 +12,7 @@ CHAPTER = CHAPTERS["sessions"]
 SHOP = SessionSimulator(seed=range(20), carry_over=1.0)
 TRUTH = SHOP.process()
 OPTIMUM = TRUTH.value(TRUTH.optimal_q().argmax(axis=-1))
-NAMES = CHAPTER.names(
-    SEEDS=range(20), truth=TRUTH, policies={"random": np.full((80, 10), 0.1)}
-)
+NAMES = CHAPTER.names(truth=TRUTH, first_a=np.arange(9), first_b=np.arange(9) ** 2)
 SOME = np.full((2, 20), 50.0)
 
 
@@ -26,6 +24,7 @@ def solved(label):
 
 RAISING = {
     "ex-two-steps": ((3 / 4, 7 / 8), raises),
+    "ex-visitors": (raises, raises),
     "ex-effective": (raises,),
     "ex-sarsa": (raises, SOME),
     "ex-carry-over": (raises,),
@@ -58,6 +57,42 @@ VERDICTS["ex-two-steps"] = [
     ((2 / 5, 1 / 2), raises, "After a click she stays"),
     ((7 / 8, 3 / 4), raises, "order is the other way round"),
     ((3 / 4, 3 / 4), raises, "one more than the other"),
+]
+
+
+def summed(user, clicks):
+    return np.array([clicks[user == one].sum() for one in np.unique(user)])
+
+
+def needed(quantile, spread=None, power=2):
+    """Users a side, with parts to be chosen."""
+
+    def visitors(a, b, wanted):
+        scatter = a.var() + b.var() if spread is None else spread(a, b)
+        lead = abs(a.mean() - b.mean()) ** power
+        return (1.645 + quantile(wanted)) ** 2 * scatter / lead
+
+    return visitors
+
+
+def of_power(wanted):
+    return {0.5: 0, 0.8: 0.8416}[wanted]
+
+
+VERDICTS["ex-visitors"] = [
+    (summed, needed(of_power), "right."),
+    (
+        lambda user, clicks: summed(user, clicks) / summed(user, 1 + 0 * clicks),
+        raises,
+        "add up",
+    ),
+    (lambda user, clicks: summed(user, 1 + 0 * clicks), raises, "counts her sessions"),
+    (lambda user, clicks: np.bincount(user, clicks), raises, "is wanted"),
+    (lambda user, clicks: summed(user, clicks) + 1, raises, "Add up all sessions"),
+    (summed, needed(lambda wanted: 0), "half of the time"),
+    (summed, needed(of_power, lambda a, b: b.var()), "Both sides scatter"),
+    (summed, needed(of_power, power=1), "Square the lead"),
+    (summed, needed(lambda wanted: 3), "two quantiles together"),
 ]
 
 

@@ -14,7 +14,14 @@ from typing import NamedTuple
 import zoolib
 
 # Pages that are written anew, in `chapters/`; the others follow one by one.
-TAUGHT = ["static-recommender", "linucb", "neural-bandits", "practice", "large", "sessions"]
+TAUGHT = [
+    "static-recommender",
+    "linucb",
+    "neural-bandits",
+    "practice",
+    "large",
+    "sessions",
+]
 
 CELL = re.compile(
     r"^```\{code-cell\}[^\n]*\n(---\n.*?^---\n|(?::[\w-]+:[^\n]*\n)*)(.*?)^```",

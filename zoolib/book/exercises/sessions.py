@@ -44,6 +44,26 @@ def _two_steps(values: ArrayLike, plain_first: Function) -> None:
         "With two products, yes. But she may stay longer.": two})  # fmt: skip
 
 
+@exercise("ex-visitors")
+def _visitors(per_user: Function, visitors: Function) -> None:
+    rng = np.random.default_rng(0)
+    user, clicks = rng.integers(0, 12, 40) * 3, rng.integers(0, 5, 40)
+    came = np.unique(user)
+    by = [clicks[user == one] for one in came]
+    _expect(answer(per_user, user, clicks), {
+        "Add up all sessions of a user: one number for each who came, by id.": [x.sum() for x in by],
+        "A mean forgets how often she came: add up.": [x.mean() for x in by],
+        "That counts her sessions, not her clicks.": [len(x) for x in by]})  # fmt: skip
+    a, b = rng.poisson(2, 300), rng.geometric(0.25, 200)
+    for power, z in ((0.8, 2.486475), (0.5, 1.644854)):
+        spread, lead = a.var() + b.var(), a.mean() - b.mean()
+        _expect(answer(visitors, a, b, power) / (z**2 * spread / lead**2), within=0.03, hints={
+            "The lead must be as many standard errors as the two quantiles together.": 1,
+            "That finds it half of the time: the power has a quantile of its own.": (1.644854 / z) ** 2,
+            "Both sides scatter: add their variances.": b.var() / spread,
+            "Square the lead, too.": abs(lead)})  # fmt: skip
+
+
 @exercise("ex-effective")
 def _effective(effective: Function) -> None:
     """Add up sessions by the step in which they end, with powers of one matrix for each step's factors."""
