@@ -10,9 +10,8 @@ FEW = np.random.default_rng(0).normal(size=(60, 32)).astype(np.float32)
 
 @pytest.fixture(scope="module")
 def page():
-    """What the page defines, with a catalogue of sixty products for the names that defaults read."""
-    given = {"theta": np.ones(32), "E": FEW, "best": np.ones(400), "glows": [0, 1]}
-    return CHAPTERS["large"].names(**given)
+    """What the page defines."""
+    return CHAPTERS["large"].names()
 
 
 @pytest.mark.parametrize(
@@ -23,6 +22,7 @@ def page():
         ("Shelves", {"n_shelves": 10, "m": 0}, "0"),
         ("Bazaar", {"index": None, "fill": "chance"}, "chance"),
         ("Bazaar", {"index": None, "alpha": -0.1}, "-0.1"),
+        ("Bazaar", {"index": None, "nu": -0.2}, "-0.2"),
         ("Bazaar", {"index": None, "n": 1}, "n of 2 or more"),
     ],
 )
@@ -61,6 +61,23 @@ def test_a_long_run_says_on_the_page_how_long_it_will_take(page, bars_of, capsys
     bars_of(page)
     visitors, noise = page["draw_visitors"](300)
     agent = page["Bazaar"](FEW, page["Shelves"](FEW, n_shelves=8, m=8), fill, n=10)
-    shown, *_ = page["serve"](agent, visitors, noise, [0, 1])
+    shop = page["Shop"](FEW, np.ones(32), np.array([0, 1]))
+    shown, *_ = page["serve"](agent, shop, visitors, noise)
     assert shown.shape == (300,)
     assert "300/300" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("n_visits", [1, 7, 45])
+def test_any_number_of_visitors_has_best_rewards(page, n_visits):
+    visitors, _ = page["draw_visitors"](n_visits)
+    shop = page["Shop"](FEW, np.ones(32), np.array([0, 1]))
+    best = page["best_rewards"](shop, visitors)
+    assert best == pytest.approx((visitors @ FEW.T).max(axis=1), rel=1e-5)
+
+
+def test_toys_that_glow_leave_the_catalogue_as_it_was(page):
+    before = FEW.copy()
+    shop = page["with_glow"](FEW, np.ones(32), 2, rest=1)
+    assert (before == FEW).all()
+    others = shop.E[shop.glows, :-1]
+    assert (others == FEW[shop.glows, :-1]).all()
