@@ -54,13 +54,13 @@ def fault_of(alt: str, decorative: bool) -> str | None:
     return None
 
 
-def moving(drawn: str) -> str:
+def moving(drawn: str, ink: str) -> str:
     """Return a drawn figure whose curves, and what else stands between its axes, appear from left to right."""
     drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.S)  # in exchange
     name, place, width, height = re.search(FRAME, drawn).groups()
     start = drawn.index('<g id="FillBetween')  # the grid before it is there at once
     end = drawn.rindex("</svg>")
-    motion = MOTION.format(place=place, width=width, height=height, ink=LIGHT["ink"])
+    motion = MOTION.format(place=place, width=width, height=height, ink=ink)
     curves = drawn[start:end].replace(f"url(#{name})", "url(#moving)")
     return drawn[:start] + curves + motion + drawn[end:]
 
@@ -97,12 +97,15 @@ class CheckAndPairPictures(SphinxPostTransform):
             dark = dark.replace(colour, DARK[name])
         # The theme hides a caption that stands beside a dark picture, so the two get a box of their own.
         pair = nodes.container("", classes=["figure-pair"])
-        for theme, text in (("light", drawn), ("dark", dark)):
+        forms = ("light", drawn, LIGHT["ink"]), ("dark", dark, DARK["ink"])
+        for theme, text, ink in forms:
             suffix = "" if theme == "light" else "-dark"
             shown = self._form(picture.deepcopy(), source, suffix, text)
             if "moving" in picture["classes"]:
                 still = Still(**shown.attributes)
-                still += self._form(shown, source, suffix + "-moving", moving(text))
+                still += self._form(
+                    shown, source, suffix + "-moving", moving(text, ink)
+                )
                 pair += still
             else:
                 pair += shown
