@@ -107,6 +107,12 @@ def _article(page: str, html: Path, folder: Path, book: Book) -> Tag:
     for pointer in POINTERS:
         for element in article.find_all(attrs={pointer: True}):
             element[pointer] = place(page, element[pointer])
+    for picture in article.find_all("picture"):  # on paper nothing moves
+        if image := picture.img:
+            image["src"] = picture.source["srcset"]
+            picture.replace_with(image)
+        else:
+            picture.decompose()
     for image in article.find_all("img", src=True):
         image["src"] = _from(folder, html / posixpath.dirname(page) / image["src"])
         image["loading"] = "eager"

@@ -202,3 +202,12 @@ def test_formulas_that_are_not_set_are_found_out(pdf, book):
     printing.to_pdf(document, target)
     with pytest.raises(printing.CannotPrintError, match="before all formulas were set"):
         printing.places(PdfReader(target))
+
+
+def test_on_paper_the_first_figure_stands_still(site):
+    front = Book("The first page", "", {"chapters/index": ""})
+    soup = assemble(front, site, site.parent / "print")
+    (picture,) = soup.select("#chapters-index img")
+    assert not soup.find("picture")
+    assert "-moving" not in picture["src"]
+    assert (site.parent / "print" / picture["src"]).resolve().exists()
