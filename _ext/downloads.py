@@ -269,6 +269,10 @@ def notebook(
     made.cells.insert(1, set_up)
     for number, cell in enumerate(made.cells, 1):
         cell.id = f"cell-{number}"  # the same in each build
+        if cell.cell_type == "markdown" and (title := re.match("#+ ", cell.source)):
+            # Where nbconvert begins a slide of a lecture: at a section, or below the last one.
+            kind = "slide" if len(title[0]) < 4 else "subslide"
+            cell.metadata["slideshow"] = {"slide_type": kind}
     return made, places(article, made.cells)
 
 

@@ -19,7 +19,6 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from textwrap import shorten
 from threading import Event
 from time import monotonic, strftime
 
@@ -51,6 +50,7 @@ SETTINGS = {"OMP_NUM_THREADS": "1", "ZOOLIB_LENIENT": "1", "TQDM_DISABLE": "1"}
 ASKED = re.compile(r"""(?<!\w)check\(\s*["'](ex-[\w-]+)["']""")
 MADE_FOR = re.compile(r"version ([\w.]+), as a notebook")
 COPY = re.compile(r"( ?\(\d+\)|[ _-]copy ?\d*)$", re.IGNORECASE)
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")  # what a terminal would obey
 SAID = {"right.": "passed", "not answered yet.": "missing: not answered"}
 
 
@@ -69,15 +69,13 @@ class Kernel:
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.maxmsgsize = LARGEST_REPLY_MB * 1_000_000
         self._socket.connect(f"ipc://{base / 'at'}-1")
-        # With the number of its parent, a kernel ends by itself after a parent that was killed.
+        # With the number of its parent, a kernel ends by itself after a parent that was killed; Ctrl-C reaches
+        # the grader alone, which ends its kernels.
         own = {"IPYTHONDIR": str(base / "ipython"), "JPY_PARENT_PID": str(os.getpid())}
-        self._process = psutil.Popen(
-            [sys.executable, "-m", "ipykernel_launcher", "-f", connection],
-            cwd=work,
-            env=os.environ | SETTINGS | own,
-            **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL),
-            start_new_session=True,  # Ctrl-C is for the grader, which ends its kernels
-        )
+        given = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        given |= {"env": os.environ | SETTINGS | own, "start_new_session": True}
+        kernel = [sys.executable, "-m", "ipykernel_launcher", "-f", connection]
+        self._process = psutil.Popen(kernel, cwd=work, **given)
 
     def close(self) -> None:
         """End the kernel, and whatever it has started."""
@@ -114,8 +112,7 @@ class Kernel:
                 late = f"stopped after {limit_s:g} s"
                 self._process.send_signal(signal.SIGINT)
         said = self._session.recv(self._socket)[1]["content"]
-        good = late or said["status"] == "ok"
-        return late if good else f"{said['ename']}: {said['evalue']}"
+        return late or (f"{said['ename']}: {said['evalue']}" if "ename" in said else "")
 
 
 def watch(file: str, left: float) -> None:
@@ -153,9 +150,8 @@ def read(file: Path) -> tuple[list[str], str]:
 
 
 def run(file: Path, limits: Namespace, stop: Event) -> tuple[dict, list[str]]:
-    """Run a notebook; return the result of each exercise, and notes, one on the first error of another cell."""
+    """Run a notebook but the book's solutions; return results by exercise, and notes on other cells."""
     cells, note = read(file)
-    # A cell with the book's own solution does not run.
     asked = [[] if c.startswith("%%solution") else ASKED.findall(c) for c in cells]
     results = {label: "missing: not reached" for here in asked for label in here}
     notes, folder = [], TemporaryDirectory(ignore_cleanup_errors=True)
@@ -191,13 +187,7 @@ def graded(folder: Path, row: dict, limits: Namespace, stop: Event) -> dict:
         why = str(error) if isinstance(error, RuntimeError) else repr(error)
         results, notes = {}, [why]
     row = row | results | {"note": "; ".join(filter(None, [row["note"], *notes]))}
-    return {key: plain(text) for key, text in row.items()}
-
-
-def plain(text: str) -> str:
-    """Return what a student may have written as a short line that no terminal obeys."""
-    line = "".join(c if c.isprintable() else " " for c in text[:10_000])
-    return shorten(line, LONGEST_TEXT, placeholder=" …")
+    return {key: CONTROL.sub(" ", text)[:LONGEST_TEXT] for key, text in row.items()}
 
 
 def found_in(folder: Path) -> list[dict[str, str]]:
@@ -250,8 +240,7 @@ def main(arguments: Namespace) -> int:
     pool = ThreadPoolExecutor(jobs)
     tasks = [pool.submit(graded, folder, row, arguments, stop) for row in found]
     try:
-        done = as_completed(tasks)
-        for task in progress_bar(True, iterable=done, total=len(found)):
+        for task in progress_bar(True, iterable=as_completed(tasks), total=len(found)):
             rows.append(task.result())
             text = table(rows, arguments.exercises).to_csv().encode()
             write_whole(file, lambda to, text=text: to.write(text))
