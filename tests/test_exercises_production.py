@@ -6,16 +6,20 @@ from scipy import stats
 
 from tests.exercises import CHAPTERS, RAISED, assert_says, raises, run, verdicts
 
-CHAPTER = CHAPTERS["production"]
+CHAPTER, EVIDENCE = CHAPTERS["production"], CHAPTERS["evidence/production"]
 NAMES = CHAPTER.names()
 
 
 def defined(label, name):
-    """What a solution defines."""
-    return CHAPTER.define(label, NAMES)[name]
+    """What a solution defines, on the chapter's page or on that of its evidence."""
+    if label in CHAPTER.solutions:
+        return CHAPTER.define(label, NAMES)[name]
+    return EVIDENCE.define(label, {"np": np})[name]
 
 
 RAISING = {
+    "ex-plan": (raises, raises),
+    "ex-bets": (raises, raises, raises),
     "ex-gate": (raises, raises),
     "ex-peeking": (raises, 10, 40),
     "ex-window": (raises,),
@@ -29,7 +33,7 @@ def test_what_raises_is_reported(label):
 
 
 def test_every_exercise_of_the_chapter_is_tried_here():
-    assert set(CHAPTER.stubs) == set(RAISING)
+    assert {*CHAPTER.stubs, *EVIDENCE.stubs} == set(RAISING)
 
 
 def test_the_books_solution_is_right():
@@ -38,6 +42,59 @@ def test_the_books_solution_is_right():
 
 
 VERDICTS = {}
+
+
+size_of, visits_for = (defined("ex-plan", name) for name in ("size_of", "visits_for"))
+
+
+def size_with(squared):
+    """The effective size by a mean squared weight, a function of the two propensities and s."""
+    return lambda n, e, k, s: n / squared(1 - e + e / k, e / k, s, e)
+
+
+VERDICTS["ex-plan"] = [
+    (size_of, visits_for, "right."),
+    (
+        size_with(lambda p, q, s, e: s / (1 - e) + (1 - s) / q),
+        visits_for,
+        "draws the best",
+    ),
+    (size_with(lambda p, q, s, e: s / p + (1 - s) / e), visits_for, "shared by K"),
+    (size_with(lambda p, q, s, e: (1 - s) / p + s / q), visits_for, "s is the share"),
+    (size_with(lambda p, q, s, e: s / p**2 + (1 - s) / q**2), visits_for, "once"),
+    (size_with(lambda p, q, s, e: 1), visits_for, "n over the mean"),
+    (size_of, lambda c, r, *log: c * r * visits_for(1, r, *log), "in 1 / rate"),
+    (size_of, lambda c, r, *log: c / r, "size that is needed"),
+    (size_of, lambda c, r, *log: size_of(c / r, *log), "not less"),
+    (size_of, lambda c, r, *log: 2 * visits_for(c, r, *log), "how many effective"),
+]
+
+
+growth, best_bet, pairs_to_stop = (
+    defined("ex-bets", name) for name in ("growth", "best_bet", "pairs_to_stop")
+)
+
+
+def pairs(steps):
+    """Pairs by what is divided by the growth; infinite where it does not grow."""
+    return lambda q, eta, level: (
+        steps(level) / growth(q, eta) if growth(q, eta) > 0 else np.inf
+    )
+
+
+VERDICTS["ex-bets"] = [
+    (growth, best_bet, pairs_to_stop, "right."),
+    (lambda q, e: (2 * q - 1) * e, best_bet, pairs_to_stop, "on average, not"),
+    (lambda q, e: np.log(1 + (2 * q - 1) * e), best_bet, pairs_to_stop, "of the mean"),
+    (lambda q, e: growth(1 - q, e), best_bet, pairs_to_stop, "in a share q"),
+    (lambda q, e: q + e, best_bet, pairs_to_stop, "with probability q"),
+    (growth, lambda q: q, pairs_to_stop, "how often you win"),
+    (growth, lambda q: q - 0.5, pairs_to_stop, "half of what"),
+    (growth, lambda q: 0.1, pairs_to_stop, "derivative of your"),
+    (growth, best_bet, pairs(lambda level: 1 / level), "must reach that of"),
+    (growth, best_bet, pairs(lambda level: 1), "how many steps"),
+    (growth, best_bet, lambda *a: -np.log(a[2]) / growth(*a[:2]), "shrinks"),
+]
 
 
 rejects, needed = (defined("ex-gate", name) for name in ("rejects", "needed"))

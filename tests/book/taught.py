@@ -20,6 +20,7 @@ TAUGHT = [
     "neural-bandits",
     "practice",
     "large",
+    "production",
     "sessions",
 ]
 

@@ -30,7 +30,7 @@ FIGURES = {
     "ellipse": ("linucb", "fig-ellipse"),
     "drift": ("evidence/neural-bandits", "fig-drift"),
     "prior": ("evidence/practice", "fig-prior"),
-    "weights": ("production", "fig-offpolicy-one-log"),
+    "weights": ("evidence/production", "fig-offpolicy-one-log"),
     "carry": ("evidence/sessions", "fig-carry-over"),
 }
 every_figure = pytest.mark.parametrize("name", FIGURES)

@@ -86,7 +86,7 @@ EXPECTED = {
     "overfitting": "static-recommender",
     "own data": "quickstart",
     "per-decision importance sampling": "sessions",
-    "position bias": "production",
+    "position bias": "evidence/production",
     "posterior": "linucb",
     "privacy": "privacy",
     "propensity": "production",

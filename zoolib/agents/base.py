@@ -243,7 +243,7 @@ class Agent(Stateful):
         If the scores are independent normal numbers, as in Thompson sampling with one model per arm, the
         probabilities come from quadrature: see `best_of_normals`. Otherwise each is the share of draws that
         the arm wins, with a standard error of :math:`\sqrt{p (1 - p) / n}`. To log exact propensities,
-        sample the arm from these probabilities: see Chapter 6, "Logging propensities".
+        sample the arm from these probabilities: see Chapter 6, "Log, then show".
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
 """Random choice: from scores to probabilities, and from probabilities to an arm and its propensity.
 
 Agents, the off-policy estimators and the service share these functions, so they all treat ties in the same
-way and logged propensities are exact. See Chapter 6, "Logging propensities".
+way and logged propensities are exact. See Chapter 6, "Log, then show".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A `Monitor` cuts a stream of events into windows that do not overlap, sums each 
 (`rates`, `counts`, `moments`), and tests the sums once with a *statistic*, against reference windows
 or against a promised value. A statistic is a p-value; `not_below_usual` makes one of `normalised_entropy` or
 `fisher_z`. All arrays may have a leading axis over worlds that are watched side by side. See Chapter 6,
-"Monitoring".
+"A monitor: has anything changed?".
 
 ===================== ================= ===============================================================
 statistic             tally             what it is

@@ -120,7 +120,7 @@ class Monitor:
     delay : int
         Largest number of events between a fault and its alarm, if every full window of faulty events
         shows the fault; in the worst case the fault begins with the second event of a window.
-        Chapter 6 computes the window size that shows a fault with a stated probability.
+        The evidence behind Chapter 6 computes the window size that shows a fault with a stated probability.
 
     Examples
     --------

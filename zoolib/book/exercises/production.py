@@ -18,6 +18,39 @@ from zoolib.book.exercises.judging import (
 )
 
 
+@exercise("ex-plan")
+def _plan(size_of: Function, visits_for: Function) -> None:
+    for n, epsilon, k, s in ((2_000, 0.3, 5, 0.4), (9_000, 0.05, 20, 0.75)):
+        rest = epsilon / k
+        most, unseen = 1 - epsilon + rest, 1 - s
+        mistakes = {
+            "Size: the floor draws the best seller, too.": n / (s / (1 - epsilon) + (1 - s) / rest),
+            "Size: the floor is shared by K products.": n / (s / most + (1 - s) / epsilon),
+            "Size: s is the share that sees the best seller.": n / ((1 - s) / most + s / rest),
+            "Size: a square counts with the propensity once.": n / (s / most**2 + unseen / rest**2),
+        }  # fmt: skip
+        hint = "Size: n over the mean squared weight, which is 1 over the propensity of what is shown."
+        right = n / (s / most + (1 - s) / rest)
+        found = answer(size_of, n, epsilon, k, s)
+        expect_close(found, right, hint, within=1e-6 * right, mistakes=mistakes)
+    for clicks, rate, epsilon, k, s in (
+        (27, 0.02, 0.1, 5, 0.5),
+        (40, 0.1, 0.3, 8, 0.2),
+    ):
+        squared = s / (1 - epsilon + epsilon / k) + (1 - s) * k / epsilon
+        right = clicks / rate * squared
+        mistakes = {
+            "Visits: one click comes in 1 / rate effective visits.": clicks * squared,
+            "Visits: that is the effective size that is needed.": clicks / rate,
+            "Visits: an effective visit takes more than one of the log's, not less.": clicks / rate / squared,
+        }  # fmt: skip
+        hint = "Visits: how many effective visits bring the clicks, and how many visits bring one of these?"
+        found = answer(visits_for, clicks, rate, epsilon, k, s)
+        expect_close(
+            found, right, hint, within=max(1.0, 1e-6 * right), mistakes=mistakes
+        )
+
+
 @exercise("ex-gate")
 def _gate(rejects: Function, needed: Function) -> None:
     below, quantile = stats.norm.cdf, stats.norm.ppf
@@ -72,6 +105,47 @@ def _peeking(alarms: Function, careful: ArrayLike, curious: ArrayLike) -> None:
     expect(np.array_equal(together, alone.any(axis=1)), hint)
     hint = "Some rollouts must ring and most not; another seed is another rollout."
     expect(alone.any() and alone.mean() < 0.3, hint)
+
+
+@exercise("ex-bets")
+def _bets(growth: Function, best_bet: Function, pairs_to_stop: Function) -> None:
+    for q, eta in ((0.55, 0.1), (0.6, 0.4), (0.5, 0.2)):
+        won, lost = np.log(1 + eta), np.log(1 - eta)
+        mistakes = {
+            "Growth: that is how the money grows on average, not its logarithm.": (2 * q - 1) * eta,
+            "Growth: that is the logarithm of the mean, not its mean.": np.log(1 + (2 * q - 1) * eta),
+            "Growth: the old version's visitor clicks in a share q.": q * lost + (1 - q) * won,
+        }  # fmt: skip
+        hint = "Growth: with probability q the money is multiplied by 1 + η, else by 1 - η."
+        found = answer(growth, q, eta)
+        expect_close(
+            found, q * won + (1 - q) * lost, hint, within=1e-6, mistakes=mistakes
+        )
+    for q in (0.55, 0.7):
+        mistakes = {
+            "Best bet: that is how often you win.": q,
+            "Best bet: half of what a derivative gives.": q - 0.5,
+        }
+        hint = "Best bet: where does the derivative of your first function vanish?"
+        expect_close(
+            answer(best_bet, q), 2 * q - 1, hint, within=1e-3, mistakes=mistakes
+        )
+    for q, eta, level in ((0.55, 0.1, 0.02), (0.7, 0.3, 0.05)):
+        grows = q * np.log(1 + eta) + (1 - q) * np.log(1 - eta)
+        right = -np.log(level) / grows
+        mistakes = {
+            "Pairs: the logarithm of the money must reach that of 1 / ℓ.": 1
+            / level
+            / grows
+        }
+        hint = "Pairs: how many steps of this length lead from 0 to the logarithm of 1 / ℓ?"
+        found = answer(pairs_to_stop, q, eta, level)
+        expect_close(found, right, hint, within=1 + 1e-6 * right, mistakes=mistakes)
+    never = answer(pairs_to_stop, 0.55, 0.5, 0.02)
+    expect(
+        np.isinf(never),
+        "Pairs: with this bet the money shrinks, and never gets there: infinite.",
+    )
 
 
 @exercise("ex-window")

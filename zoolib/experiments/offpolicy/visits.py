@@ -31,7 +31,7 @@ The intervals take rows as independent. In the log of an agent that learns from 
 propensities of a row depend on earlier rewards. IPS and DR stay unbiased there, for each propensity is
 right given the past, but the coverage of the intervals must then be checked by simulation.
 
-See Chapter 6, "Off-policy evaluation".
+See Chapter 6, "What would the other team have earned?".
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from zoolib.models.posterior import RidgePosterior
 if TYPE_CHECKING:
     import pandas as pd
 
-# Below this number of effective rewards, intervals are widened: see Chapter 6, "Do the intervals cover?".
+# Below this number of effective rewards, intervals are widened: see the evidence behind Chapter 6.
 LEAST_REWARDS = 27
 SHORT = "too short"
 # Weights below this times rewards below 1e15 are finite.
