@@ -98,10 +98,12 @@ class CheckAndPairPictures(SphinxPostTransform):
         # The theme hides a caption that stands beside a dark picture, so the two get a box of their own.
         pair = nodes.container("", classes=["figure-pair"])
         forms = ("light", drawn, LIGHT["ink"]), ("dark", dark, DARK["ink"])
+        # Where the page was not executed, a placeholder stands there, without a frame.
+        moves = "moving" in picture["classes"] and re.search(FRAME, drawn)
         for theme, text, ink in forms:
             suffix = "" if theme == "light" else "-dark"
             shown = self._form(picture.deepcopy(), source, suffix, text)
-            if "moving" in picture["classes"]:
+            if moves:
                 still = Still(**shown.attributes)
                 still += self._form(
                     shown, source, suffix + "-moving", moving(text, ink)
