@@ -62,15 +62,13 @@ class Kernel:
         work, connection = base / "work", str(base / "kernel.json")
         work.mkdir()
         self.verdicts.touch()
-        # Sockets in a folder that nobody else may enter, and not ports of the machine. Of a kernel's five we
-        # listen to one, and not to what is printed.
+        # Sockets in a folder that nobody else may enter; of a kernel's five, not those for what is printed.
         write_connection_file(connection, transport="ipc", ip=str(base / "at"))
         self._session, self._context = Session(key=b""), zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.maxmsgsize = LARGEST_REPLY_MB * 1_000_000
         self._socket.connect(f"ipc://{base / 'at'}-1")
-        # With the number of its parent, a kernel ends by itself after a parent that was killed; Ctrl-C reaches
-        # the grader alone, which ends its kernels.
+        # With its parent's number a kernel ends after one that was killed; Ctrl-C reaches the grader alone.
         own = {"IPYTHONDIR": str(base / "ipython"), "JPY_PARENT_PID": str(os.getpid())}
         given = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         given |= {"env": os.environ | SETTINGS | own, "start_new_session": True}
