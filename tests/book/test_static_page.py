@@ -9,8 +9,8 @@ from tests.notebooks import ROOT
 from zoolib import SHOCK_1, MarketShock, ZooplusSimulator, true_ctr_matrix
 
 # How the cells begin that make what is tried here: the shop, the log, the network and its training.
-MADE = ("world =", "categories =", "def must_be_known", "class Shop")
-MADE += ("shop = Shop()", "everyone =")
+MADE = ("K = 50", "categories =", "def must_be_known", "class Shop")
+MADE += ("shop = Shop(", "everyone =")
 MADE += ("class Recommender", "torch.manual_seed(0)", "found = torch")
 MADE += ("def batches", "def train_epoch", "@torch.no_grad()\ndef loss_on")
 MADE += ("def after", "def log_of")
