@@ -119,7 +119,8 @@ class CheckAndPairPictures(SphinxPostTransform):
     ) -> nodes.image:
         """Write a form of a figure, and let a picture show it."""
         target = source.with_name(source.stem + suffix + source.suffix)
-        target.write_text(drawn, encoding="utf-8")
+        if target != source:  # which is the light form
+            target.write_text(drawn, encoding="utf-8")
         picture["uri"] = str(Path(picture["uri"]).with_name(target.name))
         picture["candidates"] = {"*": picture["uri"]}
         self.env.images.add_file(self.env.docname, picture["uri"])

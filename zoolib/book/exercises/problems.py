@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import integrate, stats
+from scipy.optimize import brentq
 
 from zoolib.book.exercises.judging import (
     Function,
@@ -62,10 +63,13 @@ def _fossil(share: Function) -> None:
 @exercise("ex-looks")
 def _looks(looks: Function) -> None:
     for width, length, ridge in ((0.1, 2, 1), (0.5, 2, 1), (0.3, 5, 0.1), (2, 2, 1)):
-        right = _root(
-            lambda n: length / (ridge + n * length) - width**2,  # noqa: B023
-            1e6,
-        )
+        right = 0.0
+        if length / ridge > width**2:
+            right = brentq(
+                lambda n: length / (ridge + n * length) - width**2,  # noqa: B023
+                0,
+                1e6,
+            )
         mistakes = {
             "The width is a root: square it.": max(0, 1 / width - ridge / length),
             "The ridge counts like looks that need not be taken.": 1 / width**2,
@@ -83,19 +87,10 @@ def _looks(looks: Function) -> None:
         expect_close(found, right, hint, within=1e-6, mistakes=mistakes)
 
 
-def _root(falling: Function, high: float) -> float:
-    """Halve an interval from 0 on until it holds the root of a falling function."""
-    low = 0.0
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if falling(middle) > 0 else (low, middle)
-    return low
-
-
 @exercise("ex-fading")
 def _fading(fading: Function, half_life: float) -> None:
     for gamma, part in ((0.9, 0.5), (0.997, 0.5), (0.999, 0.01), (0.99, 0.9)):
-        right = _root(lambda visits: gamma**visits - part, 1e6)  # noqa: B023
+        right = brentq(lambda visits: gamma**visits - part, 0, 1e6)  # noqa: B023
         mistakes = {
             "New clicks weigh in, too: the memory stays full.": np.log(
                 part / (1 + part)
@@ -362,7 +357,7 @@ def _patience(patience: Function) -> None:
         ((0.9, 0.1), (0.5, 0.8)),
     ):
         (c, leaves), (h, stays) = lurid, honest
-        right = _root(lambda g: _played(*lurid, g) - _played(*honest, g), 1)  # noqa: B023
+        right = brentq(lambda g: _played(*lurid, g) - _played(*honest, g), 0, 1)  # noqa: B023
         mistakes = {
             "The lurid one goes on earning, too.": (c - h) / c / stays,
             "Each sum has its own clicks: multiply crosswise.": (c - h)
