@@ -81,6 +81,6 @@ def test_the_first_test_that_fails_is_the_killer(tmp_path, monkeypatch, after, n
     line = 2 if notices is None else 3
     fault = mutants.Mutant("counting.py", line, 4, before, after)
     tests = [f"test_counting.py::{name}" for name in ("test_one", "test_two")]
-    killer = mutants.judge(fault, tests, 60, tmp_path)
+    killer = mutants.judge(fault, tests, 500, tmp_path)
     assert killer == (notices and f"test_counting.py::{notices}")
     assert (tmp_path / "counting.py").read_text() == module
