@@ -30,6 +30,8 @@ def page():
         ("Floor", {"floor": 1.5}, "floor.*1.5"),
         ("Floor", {"floor": -0.1}, "floor.*-0.1"),
         ("Floor", {"arms": np.zeros(2, bool)}, "arms.*got none"),
+        ("Cap", {"cap": 0}, "cap.*0"),
+        ("Cap", {"cap": 1.5}, "cap.*1.5"),
     ],
 )
 def test_its_agents_refuse_settings_in_words(page, agent, settings, named):
@@ -37,6 +39,7 @@ def test_its_agents_refuse_settings_in_words(page, agent, settings, named):
         "SharedLinUCB": {"join": page["pairs"], "n_features": 16},
         "LinTS": {"n_arms": 50, "n_features": 9},
         "Floor": {"agent": LinTSAgent(2, 3), "floor": 0.1, "arms": np.ones(2)},
+        "Cap": {"agent": LinTSAgent(2, 3), "cap": 0.5, "group": [0, 1]},
     }
     with pytest.raises(ValueError, match=named):
         page[agent](**needs[agent] | settings)
@@ -97,6 +100,19 @@ def test_a_floor_gives_to_its_arms_and_keeps_what_is_to_be_logged(page):
     assert floor.propensity == under_floor[arms[-1]]
     shares = np.bincount(arms, minlength=3) / len(arms)
     assert np.allclose(shares, under_floor, atol=0.03)
+
+
+def test_a_cap_lets_a_group_wait_for_those_who_have_had_it(page):
+    shelf, group = page["labels"], np.array([0, 1, 1])
+    cap = page["Cap"](page["SharedLinUCB"](page["pairs"], 16), 0.5, group)
+    for _ in range(40):
+        for u in page["kinds"].values():
+            propensities = cap.propensities(u, shelf)
+            assert np.isclose(propensities.sum(), 1)
+            arm = int(propensities.argmax())
+            cap.update(u, shelf, arm, int(arm == 0))
+    for u in page["kinds"].values():
+        assert np.array_equal(cap.had[tuple(u)], [20, 20])
 
 
 def test_mondays_agent_learns_its_file_at_night(page):
