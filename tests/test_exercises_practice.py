@@ -13,7 +13,8 @@ ONE_PERCENT = np.ones(20)
 
 def defined(label, name):
     """What a solution of the evidence page defines."""
-    return EVIDENCE.define(label, EVIDENCE.names(SEEDS=range(2)))[name]
+    names = EVIDENCE.names("RENEWED_ALPHAS", "TUNING", SEEDS=range(2))
+    return EVIDENCE.define(label, names)[name]
 
 
 RAISING = {
