@@ -8,7 +8,7 @@ const Shock = {
     return before.map((p, i) => (1 - part) * p + part * after[i]);
   },
 
-  /** Clicks per visit of the frozen recommender and of the oracle. */
+  /** Clicks per visit of the frozen network and of the oracle. */
   values(shock, part) {
     const now = Shock.taste(shock, part);
     return {
@@ -37,7 +37,7 @@ Interactive.register("shock", (figure, { categories, shocks }) => {
     { label: "part of the persona that is shown it", color: "orange", shape: "bar" },
   ]);
   const earned = figure.plot({
-    label: "Clicks per visit against the size of the shock, for oracle and recommender.",
+    label: "Clicks per visit against the size of the shock, for oracle and network.",
     height: 240,
     x: { label: "how far the taste has changed", domain: [0, 1], ticks: [0, 0.25, 0.5, 0.75, 1], format: percent },
     y: { label: "clicks per visit", domain: [0.4, 0.65] },
@@ -60,7 +60,7 @@ Interactive.register("shock", (figure, { categories, shocks }) => {
     const at = parts.map((p) => Shock.values(shock, p));
     const here = Shock.values(shock, part.value);
     earned.draw((pen) => {
-      const looks = { oracle: ["green", "oracle", -8], frozen: ["orange", "recommender", 18] };
+      const looks = { oracle: ["green", "oracle", -8], frozen: ["orange", "network", 18] };
       pen.line([[part.value, 0], [part.value, 1]], { color: "muted", width: 1, dash: "6 4" });
       for (const [name, [color, label, dy]] of Object.entries(looks)) {
         pen.line(parts.map((p, i) => [p, at[i][name]]), { color });
@@ -69,8 +69,8 @@ Interactive.register("shock", (figure, { categories, shocks }) => {
       }
     });
     say(
-      `The oracle earns ${number(here.oracle, 3)} clicks per visit, the recommender ${number(here.frozen, 3)}: ` +
-        `${percent(here.frozen / here.oracle)} of it. Since the change began the recommender's clicks moved by ` +
+      `The oracle earns ${number(here.oracle, 3)} clicks per visit, the network ${number(here.frozen, 3)}: ` +
+        `${percent(here.frozen / here.oracle)} of it. Since the change began the network's clicks moved by ` +
         `${number(here.frozen - at[0].frozen, 3)}.`,
     );
   };

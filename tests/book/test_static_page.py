@@ -6,14 +6,14 @@ import torch
 
 from tests.book.taught import cells
 from tests.notebooks import ROOT
-from zoolib import SHOCK_1, MarketShock, ZooplusSimulator, true_ctr_matrix
+from zoolib import SHOCK_1, ZooplusSimulator, true_ctr_matrix
 
 # How the cells begin that make what is tried here: the shop, the log, the network and its training.
 MADE = ("K = 50", "categories =", "def must_be_known", "class Shop")
 MADE += ("shop = Shop(", "everyone =")
 MADE += ("class Recommender", "torch.manual_seed(0)", "found = torch")
 MADE += ("def batches", "def train_epoch", "@torch.no_grad()\ndef loss_on")
-MADE += ("def after", "def log_of")
+MADE += ("FIRST =", "def log_of")
 
 
 @pytest.fixture(scope="module")
@@ -110,11 +110,19 @@ def test_a_log_has_a_visit_or_more(page):
 
 
 def test_a_shock_to_an_unknown_category_is_refused_in_words(page):
-    shock = MarketShock("cat_connoisseur", {"Hamster Wheel": 0.9})
-    with pytest.raises(ValueError, match=r"category.*Hamster Wheel"):
-        page["after"](shock)
+    with pytest.raises(KeyError, match="Hamster Wheel"):
+        page["after"]("cat_connoisseur", {"Hamster Wheel": 0.9})
+
+
+def test_a_shock_changes_a_shop_of_its_own(page):
+    world = ZooplusSimulator(50, 1000, seed=42)
+    assert page["FIRST"] == (SHOCK_1.persona, SHOCK_1.click_probabilities)
+    assert np.allclose(page["p"], true_ctr_matrix(world))
+    world.apply_shock(SHOCK_1)
+    assert np.allclose(page["after"](*page["FIRST"]), true_ctr_matrix(world))
+    assert page["shop"].taste.equals(page["T"])
 
 
 def test_half_a_shock_goes_half_of_the_way(page):
-    whole, half = (page["after"](SHOCK_1, part) for part in (1, 0.5))
+    whole, half = (page["after"](*page["FIRST"], part) for part in (1, 0.5))
     assert np.allclose(half, (page["p"] + whole) / 2)
