@@ -19,6 +19,7 @@ def defined(label, name):
 
 RAISING = {
     "ex-plan": (raises, raises),
+    "ex-twice": (raises, raises),
     "ex-bets": (raises, raises, raises),
     "ex-gate": (raises, raises),
     "ex-peeking": (raises, 10, 40),
@@ -114,6 +115,20 @@ VERDICTS["ex-gate"] = [
     (rejects, lambda d, s, p: (1.96 * s / d) ** 2, "in half"),
     (rejects, lambda d, s, p: needed(d, s, (1 + p) / 2), "one-sided"),
     (rejects, lambda d, s, p: needed(d, s, p) / 2, "solve"),
+]
+
+
+holds, repair = (defined("ex-twice", name) for name in ("holds", "repair"))
+VERDICTS["ex-twice"] = [
+    (holds, repair, "right."),
+    (lambda copies: 0.95, repair, "too narrow"),
+    (lambda copies: holds(copies**2), repair, "the root of the copies"),
+    (lambda copies: (1 + holds(copies)) / 2, repair, "on both sides"),
+    (lambda copies: 1 - holds(copies), repair, "it misses"),
+    (lambda copies: 0.5, repair, "how many standard errors"),
+    (holds, len, "a table"),
+    (holds, lambda log: log.drop_duplicates("arm"), "may look alike"),
+    (holds, lambda log: log, "left once"),
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import comb
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
@@ -49,6 +50,28 @@ def _plan(size_of: Function, visits_for: Function) -> None:
         expect_close(
             found, right, hint, within=max(1.0, 1e-6 * right), mistakes=mistakes
         )
+
+
+@exercise("ex-twice")
+def _twice(holds: Function, repair: Function) -> None:
+    below, edge = stats.norm.cdf, stats.norm.ppf(0.975)
+    for copies in (2, 5, 9):
+        right = 2 * below(edge / np.sqrt(copies)) - 1
+        mistakes = {
+            "Holds: copies are no new visits, so the interval is too narrow.": 0.95,
+            "Holds: it is narrower by the root of the copies.": 2 * below(edge / copies) - 1,
+            "Holds: it may miss the truth on both sides.": below(edge / np.sqrt(copies)),
+            "Holds: that is how often it misses.": 1 - right,
+        }  # fmt: skip
+        hint = "Holds: how many standard errors of the estimate does this interval reach to each side?"
+        expect_close(answer(holds, copies), right, hint, within=2e-3, mistakes=mistakes)
+    log = pd.DataFrame({"event": [4, 7, 4, 9, 7, 7], "arm": [1, 2, 1, 2, 2, 2]})
+    found = answer(repair, log.copy())
+    hint = "Repair: a table with the column `event` is wanted."
+    expect(isinstance(found, pd.DataFrame) and "event" in found, hint)
+    hint = "Repair: two visits may look alike, and both must stay."
+    expect(set(found["event"]) == {4, 7, 9}, hint)
+    expect(len(found) == 3, "Repair: each event must be left once.")
 
 
 @exercise("ex-gate")
