@@ -1,9 +1,14 @@
 """What Chapter 5 builds in front of the reader: settings that she may try, and the bar of a long run."""
 
+import copy
+
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from tests.exercises import CHAPTERS
+from zoolib import Context, FeatureEngineer, NeuralLinearAgent, ZooplusSimulator
 
 FEW = np.random.default_rng(0).normal(size=(60, 32)).astype(np.float32)
 
@@ -31,9 +36,7 @@ def test_what_it_builds_refuses_settings_in_words(page, built, given, named):
         page[built](FEW, **given)
 
 
-@pytest.mark.parametrize(
-    "given", [{"d": 0}, {"d": 9, "alpha": -1}, {"d": 9, "every": 0}]
-)
+@pytest.mark.parametrize("given", [{"d": 0}, {"d": 9, "nu": -1}, {"d": 9, "every": 0}])
 def test_its_network_refuses_settings_in_words(page, given):
     with pytest.raises(ValueError, match="TwoSpeeds needs sizes of 1 or more"):
         page["TwoSpeeds"](**given)
@@ -81,3 +84,58 @@ def test_toys_that_glow_leave_the_catalogue_as_it_was(page):
     assert (before == FEW).all()
     others = shop.E[shop.glows, :-1]
     assert (others == FEW[shop.glows, :-1]).all()
+
+
+def test_places_are_reserved_for_newcomers_whatever_the_search_says(page):
+    index = page["Shelves"](FEW, n_shelves=8, m=8)
+    found = page["Reserved"](index, [7, 8]).search(-FEW[7], 10)
+    assert {7, 8} <= set(found)
+    assert len(found) <= 10
+
+
+def test_fewer_products_than_places_are_all_found(page):
+    index = page["Shelves"](FEW, n_shelves=30, m=1)
+    found = page["WithNewcomers"](index, FEW, [7]).search(FEW[7], 60)
+    assert 7 in found
+    assert len(found) < 60
+
+
+def test_its_network_predicts_what_the_library_s_predicts(page):
+    """Hand our weights over, let both see the same visits, with two trainings among them."""
+    pets = ZooplusSimulator(n_products=50, seed=42)
+    rows = FeatureEngineer(pets).transform(np.arange(1_000))
+    ours = page["TwoSpeeds"](9, every=100, n_batches=8)
+    theirs = NeuralLinearAgent(
+        50,
+        9,
+        alpha=0.35,
+        policy="thompson",
+        joined=True,
+        rebuild=True,
+        window=3_000,
+        train_every=100,
+        n_batches=8,
+    )
+    hand_over(ours.body, theirs.network.body.layers)
+    hand_over(ours.net[1:], theirs.network.head.layers)
+    batches = copy.deepcopy(ours.rng)
+    theirs.memory.draw = lambda n: batches.integers(len(theirs.memory), size=n)
+    for user, arm, luck in np.random.default_rng(0).random((250, 3)):
+        user, arm = int(1_000 * user), int(50 * arm)
+        reward = int(luck < pets.true_ctr(user, arm))
+        ours.update(rows[user, arm], reward)
+        theirs.update(Context(user, rows[user]), arm, reward)
+    z = ours.embed(rows[78])
+    mean, width = theirs.predict_with_width(rows[78].astype(np.float32))
+    assert z @ np.linalg.solve(ours.A, ours.b) == pytest.approx(mean, abs=1e-3)
+    ours_wide = np.sqrt(np.vecdot(z, np.linalg.solve(ours.A, z.T).T))
+    assert ours_wide == pytest.approx(width, abs=1e-3)
+
+
+def hand_over(net, layers):
+    """Give the library's weights ours."""
+    linear = [part for part in net.modules() if isinstance(part, nn.Linear)]
+    with torch.no_grad():
+        for part, (weight, bias) in zip(linear, layers, strict=True):
+            weight.copy_(part.weight.T)
+            bias.copy_(part.bias[None])
