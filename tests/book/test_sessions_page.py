@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tests.exercises import CHAPTERS
-from zoolib import SessionSimulator
+from zoolib import SessionSimulator, ZooplusSimulator
+from zoolib.world.sessions import COMPANIONS
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,9 @@ def test_the_copy_is_renewed_and_the_oldest_note_is_overwritten(page):
 def test_an_agent_serves_from_its_shelf_only(page):
     shelf = np.array([7, 8, 0, 1, 2])
     eyes = page["see_items"]
-    agent = page["learn"](page["DQN"](eyes, 64, K=5), n=20, hidden=True, shelf=shelf)
+    network = page["DQN"](eyes, 64, K=5)
+    agent, on_the_way = page["learn"](network, n=20, hidden=True, shelf=shelf)
+    assert 0 < on_the_way < 100
     shown = {
         int(after[1]) - 1 for _, _, _, after, ended in agent.notes.values() if not ended
     }
@@ -79,3 +82,16 @@ def test_keepers_are_those_whose_clicks_are_followed_by_clicks(page):
     clicked = np.ones((40, 10), int)
     kept = page["keepers"](product, clicked, category)
     assert list(kept) == [0, 2, 4, 6, 8]  # what comes first is followed by more
+
+
+def test_rows_of_the_definition_are_the_libraries(page):
+    shop = SessionSimulator(seed=0)
+    pets = ZooplusSimulator(n_products=10, seed=0)
+    page |= {"shop": shop, "T": pets.click_table, "CATEGORIES": list(pets.categories)}
+    page["companion"] = dict(COMPANIONS)
+    process = shop.process()
+    for (g, y, m), s in zip(np.ndindex(4, 5, 4), range(80), strict=True):
+        for a in range(10):
+            click, row = page["row_of_P"](g, y, m + 1, a)
+            np.testing.assert_allclose(click, process.reward[s, a])
+            np.testing.assert_allclose(row, process.transition[s, a], atol=1e-12)
