@@ -553,7 +553,8 @@ class Agent(Stateful):
         shape = (*seen.features.shape[:-2], self.n_arms)
         if seen.arms is not None:
             places = self.arms.places("context.arms", seen.arms[:])
-            seen.arms, seen.offered = None, np.isin(np.arange(self.n_arms), places)
+            seen.arms = None
+            seen.offered = np.isin(np.arange(self.n_arms), places)
         seen.offered = _leaves_an_arm(name, as_flags(name, seen.offered, shape))
         if seen.features.shape[-2] > 1:
             seen.features = np.where(seen.offered[..., None], seen.features, 0)

@@ -145,7 +145,9 @@ class Monitor:
         false_alarms: float,
         n_worlds: int | None = None,
     ) -> None:
-        self.name, self.tally, self.statistic = str(name), tally, statistic
+        self.name = str(name)
+        self.tally = tally
+        self.statistic = statistic
         self.window = as_size("window", window)
         least = getattr(statistic, "least_reference", 0)
         self.reference = as_size("reference", reference, least=least)
@@ -156,13 +158,16 @@ class Monitor:
             "false_alarms * window / 10,000", rate * self.window / PER_EVENTS
         )
         self.delay = 2 * self.window - 1
-        self.step, self._begin = 0, self.skip
+        self.step = 0
+        self._begin = self.skip
         self._sums: NDArray | None = None  # sums of the current, incomplete window
         self._past: list[NDArray] = []  # sums of the reference windows
 
     def reset(self) -> None:
         """Discard the reference; the next windows become the new one."""
-        self._begin, self._sums, self._past = max(self.step, self.skip), None, []
+        self._begin = max(self.step, self.skip)
+        self._sums = None
+        self._past = []
 
     def update(self, *columns: ArrayLike) -> list[Alert]:
         """Process the next events, and return the alarms that they raise.
@@ -182,7 +187,8 @@ class Monitor:
 
     def watch(self, *columns: ArrayLike) -> Readings:
         """Process the next events like `update`, and return all readings, for example for a plot."""
-        columns, before = self._as_columns(columns), vars(self).copy()
+        columns = self._as_columns(columns)
+        before = vars(self).copy()
         first = self.step
         last = first + columns[0].shape[-1]
         end = first + self.window - (first - self._begin) % self.window
@@ -217,7 +223,8 @@ class Monitor:
             raise ValueError(f"state must come from Monitor.state: got {state!r}")
         step, begin = (as_size(key, state[key], least=0) for key in ("step", "begin"))
         windows, filling = divmod(max(0, step - begin), self.window)
-        n_past, worlds = min(self.reference, windows), self._worlds
+        n_past = min(self.reference, windows)
+        worlds = self._worlds
         sums = [as_array("sums", one) for one in state["sums"]]
         shapes = {one.shape for one in sums}
         if (
@@ -228,8 +235,10 @@ class Monitor:
             raise ValueError(
                 f"state must come from a monitor with the same window, reference and worlds: got {state!r}"
             )
-        self.step, self._begin = step, begin
-        self._past, self._sums = sums[:n_past], sums[-1] if filling else None
+        self.step = step
+        self._begin = begin
+        self._past = sums[:n_past]
+        self._sums = sums[-1] if filling else None
 
     @property
     def _worlds(self) -> tuple[int, ...]:
@@ -255,7 +264,8 @@ class Monitor:
         self._sums = new if self._sums is None else self._sums + new
         if (stop - self._begin) % self.window:
             return []
-        now, self._sums = self._sums, None
+        now = self._sums
+        self._sums = None
         if len(self._past) < self.reference:
             self._past = [*self._past, now]
             return []
@@ -263,7 +273,8 @@ class Monitor:
         return [(stop, self.statistic(now, past))]
 
     def _alert(self, readings: Readings, at: int, world: tuple[int, ...]) -> Alert:
-        step, cell = int(readings.step[at]), int(readings.cell[(*world, at)])
+        step = int(readings.step[at])
+        cell = int(readings.cell[(*world, at)])
         statistic = float(readings.statistic[(*world, at)])
         message = (
             f"{self.name}: p = {statistic:.2g} is below {self.threshold:.3g} "

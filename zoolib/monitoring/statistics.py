@@ -78,7 +78,8 @@ def not_below_usual(statistic: Statistic) -> Statistic:
     def p_value(now: NDArray, reference: NDArray) -> NDArray[np.float64]:
         none = reference[:0]
         usual = np.stack([statistic(one, none) for one in reference])
-        m, spread = len(usual), usual.std(axis=0, ddof=1)
+        m = len(usual)
+        spread = usual.std(axis=0, ddof=1)
         fall = statistic(now, none) - usual.mean(axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
             t = fall / (spread * np.sqrt(1 + 1 / m))
@@ -94,7 +95,8 @@ def normalised_entropy(now: NDArray, _: NDArray) -> NDArray[np.float64]:
 
     It lies between 0, for a single value, and 1.
     """
-    events, ones = now[..., 0], now[..., 1]
+    events = now[..., 0]
+    ones = now[..., 1]
     entropy = entr(ones / np.maximum(events, 1)).sum(axis=-1, keepdims=True)
     return entropy / np.log(max(2, now.shape[-2]))
 
@@ -105,7 +107,8 @@ def fisher_z(now: NDArray, _: NDArray) -> NDArray[np.float64]:
     r is 0 if x or y is constant.
     """
     n, x, y, xx, yy, xy = np.moveaxis(now, -1, 0)
-    of_x, of_y = n * xx - x * x, n * yy - y * y
+    of_x = n * xx - x * x
+    of_y = n * yy - y * y
     # The spread of a constant may be positive by rounding; treat it as zero.
     constant = (of_x <= 1e-12 * n * xx) | (of_y <= 1e-12 * n * yy)
     r = (n * xy - x * y) / np.sqrt(np.where(constant, 1, of_x * of_y))

@@ -129,10 +129,14 @@ class Database:
     def __init__(self, path: str | PathLike[str], owned: bool = True) -> None:
         if str(path) in ("", ":memory:") or str(path).startswith("file:"):
             raise ValueError(f"path must be of a file on a disk: got {str(path)!r}")
-        self.path, self.owned = Path(path), owned
+        self.path = Path(path)
+        self.owned = owned
         self.trouble = ""  # the last error, until something succeeds
-        self._lock, self._process = threading.RLock(), os.getpid()
-        self._owner, self._db, self._closed = None, None, False
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+        self._owner = None
+        self._db = None
+        self._closed = False
         try:
             self._db = self._connect(self.path, TIMEOUT)
             self._open()

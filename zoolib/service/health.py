@@ -69,7 +69,9 @@ class Workers:
     """
 
     def __init__(self, most: int) -> None:
-        self.most, self._at, self._closed = most, set[Answer](), False
+        self.most = most
+        self._at = set[Answer]()
+        self._closed = False
         self._idle: list[SimpleQueue] = []  # through which idle threads are called
 
     def close(self) -> None:
@@ -88,7 +90,8 @@ class Workers:
         if deadline is not None and self.hung >= self.most:
             reason = f"{self.most} calls before this one have not returned"
             return Answer(error=BusyError(reason))
-        answer, done = Answer(), allocate_lock()
+        answer = Answer()
+        done = allocate_lock()
         done.acquire()
         try:
             try:
@@ -128,7 +131,8 @@ class Breaker:
     """
 
     def __init__(self) -> None:
-        self.failures, self.reason = 0, ""
+        self.failures = 0
+        self.reason = ""
         self._checked: float | None = None
 
     @property
@@ -144,7 +148,8 @@ class Breaker:
     def checked(self, reason: str, now: float) -> None:
         """Record a health check: passed unless a reason is given."""
         self.failures = PATIENCE if reason else min(self.failures, PATIENCE - 1)
-        self.reason, self._checked = reason, now
+        self.reason = reason
+        self._checked = now
 
     def tried(self, reason: str, now: float) -> None:
         """Record an attempt to serve: a success unless a reason is given."""

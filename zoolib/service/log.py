@@ -143,14 +143,16 @@ class Log(Database):
         )
         with self.alone:
             which = after, self.complete()
-            rows, known = self._rows(events, *which), self._rows(contexts, *which)
+            rows = self._rows(events, *which)
+            known = self._rows(contexts, *which)
         columns = list(zip(*rows, strict=True)) or [()] * 8
         kinds = (np.int64, np.int64, np.int64, float, float, np.str_)
         fields = map(np.array, columns[:-2], kinds)
         features = np.empty((len(known), self.n_arms, self.n_features), np.float32)
         place_of = {None: -1}
         for place, (number, *parts) in enumerate(known):
-            features[place], place_of[number] = self._features(*parts), place
+            features[place] = self._features(*parts)
+            place_of[number] = place
         context = np.array([place_of[one] for one in columns[-2]], np.int64)
         return EventLog(*fields, features, context, as_objects(columns[-1]))
 

@@ -157,10 +157,14 @@ class BanditService:
     ) -> None:
         self.settings = settings or Settings()
         self._deadline = min(self.settings.deadline, threading.TIMEOUT_MAX)
-        self.make_agent, self.clock = make_agent, clock
-        self._healthy, self._features = healthy or (lambda: True), features
-        self._lock, self._loading = threading.Lock(), threading.Lock()
-        self._watching, self._renewing = threading.Lock(), threading.Lock()
+        self.make_agent = make_agent
+        self.clock = clock
+        self._healthy = healthy or (lambda: True)
+        self._features = features
+        self._lock = threading.Lock()
+        self._loading = threading.Lock()
+        self._watching = threading.Lock()
+        self._renewing = threading.Lock()
         self.seed = as_size("seed", seed, least=0)
         self._models: dict[str, Model] = {}
         self.recoveries: dict[str, Recovery] = {}
@@ -205,7 +209,9 @@ class BanditService:
 
     def _fit(self, agent: Agent) -> Agent:
         """Return an agent if it fits the shop."""
-        arms, k, d = self.store.arms, self.store.n_arms, self.store.n_features
+        arms = self.store.arms
+        k = self.store.n_arms
+        d = self.store.n_features
         wanted = {"n_arms": k, "n_features": d, "n_worlds": None}
         fits = all(getattr(agent, name, "") == value for name, value in wanted.items())
         if not fits or agent.arms.names not in (None, arms.names):
@@ -253,10 +259,12 @@ class BanditService:
         StoreError
             If the event is not on disk: it is refused, nothing was decided.
         """
-        user, request = self.store.pseudonym(user_id), self.store.request(request_id)
+        user = self.store.pseudonym(user_id)
+        request = self.store.request(request_id)
         if known := self.store.decided(user, request):
             return Decision(*known)
-        offered, now = self._offered(without), self._now()
+        offered = self._offered(without)
+        now = self._now()
         assigned = self.rollout.assign(user)
         context = self._look_up(user_id, moment)
         version, probabilities = self._score(assigned, context, offered, now)
@@ -294,7 +302,8 @@ class BanditService:
         if answer.error is not None:  # the caller's, not the model's
             raise answer.error
         features = np.array(answer.value, dtype=np.float32)
-        k, d = self.store.n_arms, self.store.n_features
+        k = self.store.n_arms
+        d = self.store.n_features
         fits = features.shape in ((k, d), (d,))
         if not fits or not (np.abs(features) <= LARGEST_FEATURE).all():
             self.store.note("rejected: features")
@@ -477,14 +486,17 @@ class BanditService:
         seed : int, default 0
             Handed to `make_agent`: seed of initial weights and of what the agent leaves to chance.
         """
-        held_out, epochs = as_level("held_out", held_out), as_size("epochs", epochs)
+        held_out = as_level("held_out", held_out)
+        epochs = as_size("epochs", epochs)
         agent = self._fresh(as_size("seed", seed, least=0))
         self.store.expire()
         log = self.store.log()
         cut = len(log) - int(held_out * len(log))
-        older, newer = log.where(slice(cut)), log.where(slice(cut, None))
+        older = log.where(slice(cut))
+        newer = log.where(slice(cut, None))
         candidate = train(agent, older, epochs)
-        running, settings = self.rollout.active, self.settings
+        running = self.rollout.active
+        settings = self.settings
         return register(self.store, running, candidate, older, newer, settings)
 
     def begin_rollout(self, name: str) -> None:
@@ -519,8 +531,10 @@ class BanditService:
         Before version 3.51.3 SQLite can damage a file if two connections write or checkpoint at the
         same moment. The service has one, and others should only read.
         """
-        store, hung = self.store, self._workers.hung
-        age, ahead = store.oldest_open(), store.ahead()
+        store = self.store
+        hung = self._workers.hung
+        age = store.oldest_open()
+        ahead = store.ahead()
         problems = {name: self._breakers[name].reason for name in self.rollout.names}
         problems["store"] = store.trouble
         problems["set aside"] = store.last_set_aside

@@ -80,7 +80,9 @@ class Model:
     """
 
     def __init__(self, agent: Agent, seq: int) -> None:
-        self.agent, self.seq, self.lock = agent, seq, threading.Lock()
+        self.agent = agent
+        self.seq = seq
+        self.lock = threading.Lock()
 
     def learn(self, rows: Iterable[Row]) -> None:
         """Learn rewards, one by one; those of visits without features teach nothing.
@@ -152,9 +154,11 @@ def recover(
     replays all that is retained. Without any snapshot that can be used StoreCorruptError is raised.
     """
     while True:
-        deleted, snapshots = store.deleted(), store.snapshots(name)
+        deleted = store.deleted()
+        snapshots = store.snapshots(name)
         numbers = seed, store.last_event()
-        why, model = "there is none", None
+        why = "there is none"
+        model = None
         order = -1 if from_first else 1
         for number, (seq, blob) in enumerate(snapshots[::order]):
             try:
@@ -187,9 +191,11 @@ def teach(
     What its agent cannot learn, or cannot choose after, it does without: the number of the reward and the
     reason are handed to `set_aside`. A lack of memory is no such reason, and raises MemoryError.
     """
-    rows, read = iter(rows), 0
+    rows = iter(rows)
+    read = 0
     while part := list(islice(rows, TAUGHT_AT_ONCE)):
-        before, learnt = model.to_bytes(), model.seq
+        before = model.to_bytes()
+        learnt = model.seq
         if model.trouble_with(part):  # with which one of them, a look after each shows
             model = Model.from_bytes(before, learnt)
             for row in part:

@@ -77,7 +77,9 @@ def p_value_worse(
     visits, clicks = everybody.sum(axis=0)
     surplus = kinds @ (-clicks / visits, 1)  # clicks beyond the common rate
     found = (candidate @ (-clicks / visits, 1)).sum() + 1e-9 * visits
-    rng, as_low, drawn = np.random.default_rng(0), 1, 1
+    rng = np.random.default_rng(0)
+    as_low = 1
+    drawn = 1
     while drawn < SHUFFLES:
         size = min(SHUFFLES - drawn, 1 + 1_000_000 // len(kinds))  # in memory at once
         of_kind = rng.multivariate_hypergeometric(
@@ -92,7 +94,8 @@ class Rollout:
     """The assignment of users to versions, and its changes."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
-        self.store, self.settings = store, settings
+        self.store = store
+        self.settings = settings
 
     @property
     def names(self) -> list[str]:

@@ -113,7 +113,8 @@ class Store(Log):
         clock: Callable[[], float] = time.time,
         attribution: float = np.inf,
     ) -> None:
-        self.clock, self.attribution = clock, attribution
+        self.clock = clock
+        self.attribution = attribution
         self.arms = Labels("n_arms", n_arms)
         self.n_features = as_size("n_features", n_features)
         if not isinstance(key, bytes) or not 16 <= len(key) <= 64:
@@ -156,7 +157,8 @@ class Store(Log):
             raise ValueError(
                 f"clock must be below {LATEST:.0e} seconds: got {reading:g}"
             )
-        before, self._reading = self._reading, reading
+        before = self._reading
+        self._reading = reading
         if reading < self._time:
             if reading < before:
                 self.note("clock went backwards")
@@ -329,7 +331,8 @@ class Store(Log):
         """
         if features is None:
             return None
-        features, number = np.ascontiguousarray(features, FEATURE_TYPE), None
+        features = np.ascontiguousarray(features, FEATURE_TYPE)
+        number = None
         same = (features == features[0]).all(axis=0)
         if len(features) > 1 and same.any():
             table = np.where(same, np.float32(0), features).tobytes()
@@ -365,7 +368,8 @@ class Store(Log):
         total = 0
         while self._rows(f"SELECT 1 FROM events WHERE {DOOMED} LIMIT 1", **which):
             with self.alone:  # nobody else learns, or writes, meanwhile
-                kept, last = list(snapshots()), self.last_seq()
+                kept = list(snapshots())
+                last = self.last_seq()
                 found = f"SELECT max(seq) FROM rewards JOIN events ON id = event WHERE {DOOMED}"
                 seq = max(self._rows(found, **which)[0][0] or 0, self.deleted())
                 with self as db:
@@ -425,9 +429,12 @@ class Store(Log):
         with self.alone, self as db:
             self._serving = None
             number = 1 + db.execute("SELECT count(*) FROM versions").fetchone()[0]
-            name, state, share = f"v{number}", "candidate", 0
+            name = f"v{number}"
+            state = "candidate"
+            share = 0
             if number == 1:
-                state, share = "active", 100
+                state = "active"
+                share = 100
                 made_with = self._made_with.items()
                 db.executemany("INSERT OR IGNORE INTO facts VALUES (?, ?)", made_with)
             row = name, state, share, json.dumps(validation)

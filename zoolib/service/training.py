@@ -120,9 +120,11 @@ def _policy_and_rows(
 ) -> tuple[NDArray[np.float64], NDArray]:
     """Return what a candidate would choose (n, K), and its rows z (n, K, ·); each context is asked once."""
     keys = list(zip(log.context.tolist(), log.masks, strict=True))
-    embed, found = getattr(agent, "embed", lambda x: x), {}
+    embed = getattr(agent, "embed", lambda x: x)
+    found = {}
     for key in sorted(set(keys)):
-        x, mask = log.features[key[0]], key[1]
+        x = log.features[key[0]]
+        mask = key[1]
         offered = np.frombuffer(mask, bool) if mask else None
         policy = choice_probabilities(agent, Context(NOBODY, x), settings, offered)
         found[key] = policy, embed(x)

@@ -36,9 +36,12 @@ class Watch:
     def __init__(
         self, monitor: Monitor, columns: Callable[[EventLog], tuple[ArrayLike, ...]]
     ) -> None:
-        self.monitor, self.columns = monitor, columns
-        self.fact, self.event = f"monitor: {monitor.name}", 0
-        self.set_aside, self.trouble = 0, ""
+        self.monitor = monitor
+        self.columns = columns
+        self.fact = f"monitor: {monitor.name}"
+        self.event = 0
+        self.set_aside = 0
+        self.trouble = ""
 
     def state(self) -> str:
         """Return what `restore` reads."""
@@ -49,7 +52,8 @@ class Watch:
         """Continue where a watch on the same monitor was when its `state` was taken."""
         kept = json.loads(state)
         self.monitor.restore(kept["monitor"])
-        self.event, (self.set_aside, self.trouble) = kept["event"], kept["aside"]
+        self.event = kept["event"]
+        self.set_aside, self.trouble = kept["aside"]
 
     def update(self, store: Store) -> list[Alert]:
         """Read on, and return the alerts; events that the monitor cannot take are set aside, and counted."""

@@ -54,7 +54,8 @@ def exercise(label: str) -> Callable[[Function], Function]:
 def unanswered(value: object) -> bool:
     """Return whether a value is what a stub leaves: nothing, an ellipsis, or an empty function or class."""
     if isinstance(value, FunctionType):
-        code, empty = value.__code__, _empty.__code__
+        code = value.__code__
+        empty = _empty.__code__
         return (code.co_code, code.co_consts) == (empty.co_code, empty.co_consts)
     if isinstance(value, type):
         return not any(map(callable, vars(value).values()))

@@ -32,7 +32,8 @@ def _cells(multiplications: Function, fewest: Function) -> None:
             "Only the products of m cells are compared.": n * d,
         }
         hint = "With how many vectors of length d is the query compared?"
-        found, right = answer(multiplications, n, cells, probes, d), vectors * d
+        found = answer(multiplications, n, cells, probes, d)
+        right = vectors * d
         expect_close(found, right, hint, within=0.01 * right, mistakes=mistakes)
         mistakes = {"That is right for one probe only.": np.sqrt(n)}
         hint = "Where does the derivative by C vanish?"
@@ -45,7 +46,8 @@ def _hopeful_weights(query: Function) -> None:
     """Of all weights in the ellipsoid, only the most hopeful ones reach the bound."""
     rng = np.random.default_rng(1)
     for n in (3, 20, 200):
-        embeddings, u = rng.normal(size=(500, 6)), rng.normal(size=6)
+        embeddings = rng.normal(size=(500, 6))
+        u = rng.normal(size=6)
         rows = rng.normal(size=(n, 6))
         posterior = RidgePosterior(6)
         posterior.rebuild(rows, rows @ rng.normal(size=6))
@@ -139,7 +141,8 @@ def _reach(freedom: float, factor: float) -> float:
 def _prior_for_members(agent: type[EnsembleAgent]) -> None:
     """Tell the networks g by what the members say more than the library's."""
     members = _members(agent)
-    untrained, trained = members.members(ROWS), EnsembleAgent.members(members, ROWS)
+    untrained = members.members(ROWS)
+    trained = EnsembleAgent.members(members, ROWS)
     prior = untrained - trained
     hint = "`members` returns f alone. Decisions must see the sum, as training does."
     expect(np.abs(prior).max() > 1e-6, hint)

@@ -22,13 +22,15 @@ from zoolib.book.exercises.judging import (
 from zoolib.experiments.arena import run_experiment
 from zoolib.world.simulator import CLICK_PROBABILITIES
 
-N_PERSONAS, N_CATEGORIES = 4, 5
+N_PERSONAS = 4
+N_CATEGORIES = 5
 N_WORLDS = 20
 
 
 @exercise("ex-greedy-trap")
 def _greedy_trap(start: float, zero_scores: Function) -> None:
-    food, toy = 0.40, 0.50
+    food = 0.40
+    toy = 0.50
     hint = "Multiply: the food is clicked, and the toy is not."
     mistakes = {
         "That is the start that favours the toy.": (1 - food) * toy,
@@ -40,7 +42,8 @@ def _greedy_trap(start: float, zero_scores: Function) -> None:
         ([1, 0, 0, 0], [1, 0, 0, 0]),
         ([7, 2, 0, 4], [0, 0, 0, 0]),
     ):
-        n, k = np.array(visits), np.array(clicks)
+        n = np.array(visits)
+        k = np.array(clicks)
         *persona, category = _ridge_weights(n, k)
         mistakes = {
             "The category has a weight, too.": k / (1 + n),
@@ -48,7 +51,8 @@ def _greedy_trap(start: float, zero_scores: Function) -> None:
             "That is the weight of the persona alone.": persona,
         }
         hint = f"For visits {visits} and clicks {clicks}: the category's weight is in each score, too."
-        found, right = answer(zero_scores, n, k), np.array(persona) + category
+        found = answer(zero_scores, n, k)
+        right = np.array(persona) + category
         expect_close(found, right, hint, mistakes=mistakes)
 
 
@@ -67,7 +71,8 @@ def _read_state(read: Function) -> None:
         shown = rng.integers(1, 40, size=N_PERSONAS)
         clicks = rng.binomial(shown, 0.4)
         x = np.zeros((N_PERSONAS, N_PERSONAS + N_CATEGORIES))
-        x[:, :N_PERSONAS], x[:, N_PERSONAS + category] = np.eye(N_PERSONAS), 1
+        x[:, :N_PERSONAS] = np.eye(N_PERSONAS)
+        x[:, N_PERSONAS + category] = 1
         A = ridge * np.eye(x.shape[1]) + x.T @ (shown[:, None] * x)
         b = x.T @ clicks
         mistakes = {
@@ -138,7 +143,8 @@ def _alpha_edge(least_alpha: Function, edges: float) -> None:
         }
         hint = f"For q = {q} and n = {n}: her prediction is zero, so α times her width must reach q."
         expect_close(answer(least_alpha, q, n), q / width, hint, mistakes=mistakes)
-    sigma, edge = np.sqrt(0.005 * 0.995), 0.02 / np.sqrt(2)
+    sigma = np.sqrt(0.005 * 0.995)
+    edge = 0.02 / np.sqrt(2)
     mistakes = {
         "σ comes from the click rate of random products.": np.sqrt(0.02 * 0.98) / edge,
         "The edge is where the best known product lies.": sigma * np.sqrt(2) / 0.005,
@@ -154,10 +160,15 @@ def _mean_update(moved_mean: Function) -> None:
     rng = np.random.default_rng(4)
     for d in (2, 6):
         rows = rng.normal(size=(11, d))
-        A, b = np.eye(d) + rows.T @ rows, rng.normal(size=d)
-        A_inv, x, r = np.linalg.inv(A), rng.normal(size=d), rng.normal()
-        mean, u = A_inv @ b, A_inv @ x
-        step, width = r - x @ mean, x @ u
+        A = np.eye(d) + rows.T @ rows
+        b = rng.normal(size=d)
+        A_inv = np.linalg.inv(A)
+        x = rng.normal(size=d)
+        r = rng.normal()
+        mean = A_inv @ b
+        u = A_inv @ x
+        step = r - x @ mean
+        width = x @ u
         mistakes = {
             "Subtract what was predicted.": mean + r / (1 + width) * u,
             "The denominator is missing.": mean + step * u,
@@ -231,7 +242,8 @@ def _own_agent(agent: Function, regrets: ArrayLike) -> None:
 # of 22, every third time, so that it has more clicks per category and fewer per visit.
 N_ARMS = 50
 _CATEGORY = np.repeat(np.arange(N_CATEGORIES), [4, 22, 4, 4, 16])
-_BEST, _OFTEN = (0, 2, 3, 0), 1
+_BEST = (0, 2, 3, 0)
+_OFTEN = 1
 
 
 def _play(agent: Any, persona: int, step: int) -> int:
@@ -263,7 +275,8 @@ def _judge_regrets(regrets: ArrayLike) -> None:
 @exercise("ex-tooth")
 def _tooth(tooth: Function, price: float) -> None:
     for alpha, gamma, s in ((0.35, 0.997, 0.58), (0.5, 0.99, 0.8), (1.0, 0.999, 0.4)):
-        fades, left = np.log(1 / gamma), (alpha / s) ** 2
+        fades = np.log(1 / gamma)
+        left = (alpha / s) ** 2
         right = np.log((1 + left) / left) / fades
         mistakes = {
             "The look is added to what was left of the others.": np.log(1 / left)
@@ -289,7 +302,8 @@ def _tooth(tooth: Function, price: float) -> None:
 
 @exercise("ex-price-forgetting")
 def _price_forgetting(late_share: Function) -> None:
-    seeds, n_steps = [3, 1], 120
+    seeds = [3, 1]
+    n_steps = 120
 
     def shares(discount: float, start: int = 60, alpha: float = 0.35) -> NDArray:
         """Play the worlds one by one, and add up the clicks."""
@@ -297,7 +311,8 @@ def _price_forgetting(late_share: Function) -> None:
         for seed in seeds:
             agent = LinUCBAgent(50, 9, alpha=alpha, discount=discount, n_worlds=1)
             history = run_experiment([agent], [seed], n_steps, progress=False)
-            earned, best = history.expected_reward[0, 0], history.optimal_reward[0, 0]
+            earned = history.expected_reward[0, 0]
+            best = history.optimal_reward[0, 0]
             found.append(sum(earned[start:]) / sum(best[start:]))
         return np.array(found)
 

@@ -28,7 +28,8 @@ SEEDS = (3, 8)
 @exercise("ex-width")
 def _width(width: Function) -> None:
     """Ask first where the unit is on, then where it is off."""
-    on, off = np.array([1.0, 2.5]), np.array([-1.0, -0.4])
+    on = np.array([1.0, 2.5])
+    off = np.array([-1.0, -0.4])
     for n, w, v in ((3, 0.5, 2.0), (50, 1.5, -0.8), (3, 1.5, -0.8)):
         right = partial(_widths, n, np.array([w, v]))
         mistakes = {
@@ -174,9 +175,11 @@ def _rebuild(rebuild: Function, least_width: Function) -> None:
     """Learn row after row: what was learnt fades, and the ridge does not."""
     rng = np.random.default_rng(5)
     for n, d, ridge, gamma in ((7, 3, 0.5, 0.9), (40, 5, 2.0, 0.99)):
-        z, rewards = rng.normal(size=(n, d)), rng.integers(2, size=n).astype(float)
+        z = rng.normal(size=(n, d))
+        rewards = rng.integers(2, size=n).astype(float)
         A, b = _learnt(z, rewards, gamma)
-        first, all_alike = _learnt(z[::-1], rewards[::-1], gamma), _learnt(z, rewards)
+        first = _learnt(z[::-1], rewards[::-1], gamma)
+        all_alike = _learnt(z, rewards)
         found = answer(rebuild, z, rewards, ridge, gamma)
         pair = isinstance(found, tuple | list) and len(found) == 2
         expect(pair, "Return two things, A and b.")
@@ -204,7 +207,8 @@ def _rebuild(rebuild: Function, least_width: Function) -> None:
         weight = _learnt(rows, rows[:, 0], gamma)[1].item()
         mistakes = {"Where is the ridge? It does not fade.": 1 / np.sqrt(weight)}
         hint = f"For γ = {gamma}: what is the sum of the weights of all visits, and what is A along z?"
-        found, right = answer(least_width, gamma), 1 / np.sqrt(1 + weight)
+        found = answer(least_width, gamma)
+        right = 1 / np.sqrt(1 + weight)
         expect_close(found, right, hint, within=1e-6, mistakes=mistakes)
 
 
@@ -212,9 +216,11 @@ def _learnt(
     z: NDArray[np.float64], rewards: NDArray[np.float64], gamma: float = 1.0
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return what rows add to A and to b, the oldest first."""
-    A, b = np.zeros((z.shape[1], z.shape[1])), np.zeros(z.shape[1])
+    A = np.zeros((z.shape[1], z.shape[1]))
+    b = np.zeros(z.shape[1])
     for row, reward in zip(z, rewards, strict=True):
-        A, b = gamma * A + np.outer(row, row), gamma * b + reward * row
+        A = gamma * A + np.outer(row, row)
+        b = gamma * b + reward * row
     return A, b
 
 
@@ -239,14 +245,18 @@ def _hill(features: Function, weights: ArrayLike) -> None:
 def _neural_linear(make: Function) -> None:
     """Let it play 220 visits; then its statistics must be those that its body gives of all rows."""
     expect_callable(make, "Hand over the class, not an object of it.")
-    alpha, n_visits = 0.5, 220
+    alpha = 0.5
+    n_visits = 220
     agent = answer(partial(make, alpha=alpha), 9)
     for name in ("embed", "select", "update"):
         expect(hasattr(agent, name), f"The agent needs a method {name}.")
-    world, rng = ZooplusSimulator(seed=SEEDS[0]), np.random.default_rng(4)
-    features, truth = FeatureEngineer(world), true_ctr_matrix(world)
+    world = ZooplusSimulator(seed=SEEDS[0])
+    rng = np.random.default_rng(4)
+    features = FeatureEngineer(world)
+    truth = true_ctr_matrix(world)
     first = _embedded(agent, np.eye(9))
-    rows, rewards = [], []
+    rows = []
+    rewards = []
     for user in rng.integers(world.n_users, size=n_visits):
         context = Context(int(user), features.transform(int(user)))
         arm = int(agent.select(context))
@@ -259,7 +269,8 @@ def _neural_linear(make: Function) -> None:
     hint = f"After {n_visits} visits the body makes the same of each row as before the first: train it."
     expect(not np.allclose(first, _embedded(agent, np.eye(9))), hint)
     z = _embedded(agent, np.array(rows))
-    A, b = np.eye(z.shape[1]) + z.T @ z, z.T @ np.array(rewards)
+    A = np.eye(z.shape[1]) + z.T @ z
+    b = z.T @ np.array(rewards)
     for name, right in (("A", A), ("b", b)):
         expect(hasattr(agent, name), f"The agent needs {name}, an attribute.")
         found = numbers(
@@ -290,7 +301,8 @@ def _expect_best(
 ) -> None:
     """Give a hint unless the arm has the highest score that the agent's own statistics allow."""
     z = _embedded(agent, offered)
-    A, b = np.asarray(agent.A, float), np.asarray(agent.b, float)
+    A = np.asarray(agent.A, float)
+    b = np.asarray(agent.b, float)
     width = np.sqrt(np.einsum("ki,ij,kj->k", z, np.linalg.inv(A), z))
     scores = z @ np.linalg.solve(A, b) + alpha * width
     hint = (

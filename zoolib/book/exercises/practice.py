@@ -21,16 +21,21 @@ from zoolib.book.exercises.judging import (
 def _trap_bonus(mixed_term: Function, disagreement: Function) -> None:
     """Take the squared widths of u and of g alone off that of both; solve for the widths of a table."""
     rng = np.random.default_rng(0)
-    root, u, p = rng.normal(size=(9, 9)), rng.normal(size=4), rng.normal(size=5)
-    A_inv, x = root @ root.T, np.zeros((3, 9))
-    x[[0, 1], :4], x[[0, 2], 4:] = u, p
+    root = rng.normal(size=(9, 9))
+    u = rng.normal(size=4)
+    p = rng.normal(size=5)
+    A_inv = root @ root.T
+    x = np.zeros((3, 9))
+    x[[0, 1], :4] = u
+    x[[0, 2], 4:] = p
     both, of_u, of_p = np.vecdot(x, x @ A_inv)
     mixed = both - of_u - of_p
     mistakes = {"Two of the four blocks join u and g.": mixed / 2}
     hint = "Multiply x = (u, g) out with the four blocks of A⁻¹. Which of them join u and g?"
     expect_close(answer(mixed_term, A_inv, u, p), mixed, hint, mistakes=mistakes)
 
-    even, one_persona = np.full((4, 5), 20), np.repeat([20, 0, 0, 0], 5).reshape(4, 5)
+    even = np.full((4, 5), 20)
+    one_persona = np.repeat([20, 0, 0, 0], 5).reshape(4, 5)
     hint = "Where all cells are equally full, personas do not disagree at all."
     expect_close(answer(disagreement, even), 0, hint)
     hint = "If one persona alone has come, its widths are smaller, all by the same. Take each mean width off."
@@ -43,7 +48,8 @@ def _trap_bonus(mixed_term: Function, disagreement: Function) -> None:
     def gaps(width: NDArray, axis: int = 0) -> NDArray:
         return np.ptp(width - width.mean(axis=1, keepdims=True), axis=axis)
 
-    between, across = gaps(np.sqrt(squared)), gaps(np.sqrt(squared), axis=1)
+    between = gaps(np.sqrt(squared))
+    across = gaps(np.sqrt(squared), axis=1)
     mistakes = {
         "A width is the root of xᵀA⁻¹x.": gaps(squared).max(),
         "Compare two personas in one category, not two categories.": across.max(),
@@ -58,7 +64,8 @@ def _trap_bonus(mixed_term: Function, disagreement: Function) -> None:
 def _which_model(error: Function, best_share: Function) -> None:
     """Add up the squared weights of noise and departures in the error of the first product."""
     for n, sigma, tau, k in ((4, 0.5, 0.2, 10), (30, 0.4, 0.05, 3)):
-        v, own = sigma**2 / n, np.eye(k)[0]
+        v = sigma**2 / n
+        own = np.eye(k)[0]
         for w in (0, 1, 0.3):
             weights = w * own + (1 - w) / k
             noise, apart = (np.sum(of**2) for of in (weights, weights - own))
@@ -94,7 +101,8 @@ def _batch_draws(share: Function, never: Function) -> None:
     density /= density.sum()
     for mean, deviation in (((0.5, 0.4), (0.1, 0.1)), ((0.2, 0.5), (0.3, 0.4))):
         above = ndtr((mean[1] - mean[0] - deviation[0] * z) / deviation[1])
-        second, gap = density @ above, mean[1] - mean[0]
+        second = density @ above
+        gap = mean[1] - mean[0]
         mistakes = {
             "That is the probability of the first product.": 1 - second,
             "The variances add up, not the deviations.": ndtr(gap / sum(deviation)),
@@ -117,13 +125,17 @@ def _batch_draws(share: Function, never: Function) -> None:
 def _shared_draw(drawn: Function, with_one: ArrayLike, with_ten: ArrayLike) -> None:
     """Take the scores' mean from a draw of zeros, and their covariance from unit vectors: any root will do."""
     rng = np.random.default_rng(0)
-    root, b, x = rng.normal(size=(4, 4)), rng.normal(size=4), rng.normal(size=(3, 4))
-    A_inv, alpha = root @ root.T, 0.3
+    root = rng.normal(size=(4, 4))
+    b = rng.normal(size=4)
+    x = rng.normal(size=(3, 4))
+    A_inv = root @ root.T
+    alpha = 0.3
     mean = x @ A_inv @ b
     found = answer(drawn, A_inv, b, alpha, x, np.zeros(4))
     expect_close(found, mean, "A draw of zeros gives the predictions, x times A⁻¹b.")
     columns = [answer(drawn, A_inv, b, alpha, x, one) - mean for one in np.eye(4)]
-    spread, wanted = np.array(columns), alpha**2 * x @ A_inv @ x.T
+    spread = np.array(columns)
+    wanted = alpha**2 * x @ A_inv @ x.T
     of_inverse = alpha**2 * x @ A_inv @ A_inv @ x.T
     mistakes = {
         "α multiplies a standard deviation, not a variance.": wanted / alpha,
@@ -166,14 +178,16 @@ def _firm(firmness: Function, clicks: ArrayLike) -> None:
     factor = (np.arange(100_000) + 0.5) / 100_000 + 0.5
 
     for c in (0.4, 0.2):
-        of_click, spread = 2 * c * (1 - c), (c * factor).var()
+        of_click = 2 * c * (1 - c)
+        spread = (c * factor).var()
         mistakes = {
             "‖x‖² counts the ones of a row, persona and category.": of_click / spread / 2,
             "τ belongs to click probabilities, not to factors.": of_click / factor.var(),
             "In the rule τ is squared.": of_click / np.sqrt(spread),
         }  # fmt: skip
         hint = "σ² is the variance of a click, τ the standard deviation of the factor times c."
-        right, found = of_click / spread, answer(firmness, c)
+        right = of_click / spread
+        found = answer(firmness, c)
         expect_close(found, right, hint, within=1e-6, mistakes=mistakes)
     hint = "Hand over percentages of the best clicks, one row for each prior."
     none, *priors = numbers(clicks, (4, 20), hint, low=1, high=100).mean(axis=1)
@@ -222,7 +236,8 @@ def _hours(circle: Function, leftover: Function) -> None:
     expect_close(answer(circle, hours), right, hint, mistakes=mistakes)
 
     rng = np.random.default_rng(0)
-    hour, x = rng.integers(24, size=2_000), rng.normal(size=(2_000, 3))
+    hour = rng.integers(24, size=2_000)
+    x = rng.normal(size=(2_000, 3))
     clicked = rng.integers(2, size=2_000)
 
     def means(first: slice, last: slice, ridge: float = 1.0) -> NDArray:
@@ -231,7 +246,8 @@ def _hours(circle: Function, leftover: Function) -> None:
         left = clicked[last] - x[last] @ weights
         return np.array([left[hour[last] == h].mean() for h in hours])
 
-    early, late = slice(1_000), slice(1_000, None)
+    early = slice(1_000)
+    late = slice(1_000, None)
     mistakes = {
         "Ask visits to which the row was not fitted.": means(early, early),
         "Fit to the first half alone.": means(slice(None), late),

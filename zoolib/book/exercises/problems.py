@@ -117,7 +117,8 @@ def _diagonal_width(ratio: Function) -> None:
     for rows, ridge in ((rng.normal(size=(9, 4)), 1.0), (alike, 0.5), (alike, 3.0)):
         x = rng.normal(size=4)
         A = ridge * np.eye(4) + rows.T @ rows
-        full, cheap = x @ np.linalg.solve(A, x), np.sum(x**2 / np.diagonal(A))
+        full = x @ np.linalg.solve(A, x)
+        cheap = np.sum(x**2 / np.diagonal(A))
         mistakes = {
             "Widths are roots.": cheap / full,
             "That is the full one by the other.": np.sqrt(full / cheap),
@@ -158,7 +159,8 @@ def _two_draws(shows: Function) -> None:
         ((0.1, 0.3), (0.2, 0.05)),
     ):
         right = _beats(first, second)
-        gap, spread = second[0] - first[0], np.array([first[1], second[1]])
+        gap = second[0] - first[0]
+        spread = np.array([first[1], second[1]])
         mistakes = {
             "That is how often it shows the first.": 1 - right,
             "Variances add up, and not standard deviations.": stats.norm.cdf(
@@ -188,7 +190,8 @@ def _beats(first: tuple[float, float], second: tuple[float, float]) -> float:
 @exercise("ex-floor-price")
 def _floor_price(price: Function) -> None:
     for rates, epsilon in (([0.1, 0.5, 0.3], 0.3), ([0.9, 0.2], 0.05), ([0.4] * 5, 1)):
-        n, best = len(rates), int(np.argmax(rates))
+        n = len(rates)
+        best = int(np.argmax(rates))
         shown = (1 - epsilon) * np.eye(n)[best] + epsilon * np.full(n, 1 / n)
         lost = max(rates) - shown @ rates
         right = shown[best], epsilon / n, lost
@@ -338,7 +341,8 @@ def _values(
 ) -> NDArray[np.float64]:
     """Solve the equations of one policy."""
     states = np.arange(len(policy))
-    step, earned = moves[policy, states], r[policy, states]
+    step = moves[policy, states]
+    earned = r[policy, states]
     return np.linalg.solve(np.eye(len(policy)) - gamma * step, earned)
 
 
@@ -356,7 +360,8 @@ def _patience(patience: Function) -> None:
         ((0.5, 0.2), (0.45, 0.95)),
         ((0.9, 0.1), (0.5, 0.8)),
     ):
-        (c, leaves), (h, stays) = lurid, honest
+        c, leaves = lurid
+        h, stays = honest
         right = brentq(lambda g: _played(*lurid, g) - _played(*honest, g), 0, 1)  # noqa: B023
         mistakes = {
             "The lurid one goes on earning, too.": (c - h) / c / stays,

@@ -23,7 +23,8 @@ from zoolib.book.exercises.judging import (
 def _plan(size_of: Function, visits_for: Function) -> None:
     for n, epsilon, k, s in ((2_000, 0.3, 5, 0.4), (9_000, 0.05, 20, 0.75)):
         rest = epsilon / k
-        most, unseen = 1 - epsilon + rest, 1 - s
+        most = 1 - epsilon + rest
+        unseen = 1 - s
         mistakes = {
             "Size: the floor draws the best seller, too.": n / (s / (1 - epsilon) + (1 - s) / rest),
             "Size: the floor is shared by K products.": n / (s / most + (1 - s) / epsilon),
@@ -76,7 +77,8 @@ def _twice(holds: Function, repair: Function) -> None:
 
 @exercise("ex-gate")
 def _gate(rejects: Function, needed: Function) -> None:
-    below, quantile = stats.norm.cdf, stats.norm.ppf
+    below = stats.norm.cdf
+    quantile = stats.norm.ppf
     edge = quantile(0.975)
     for n_eff, loss, sigma in ((100, 0.1, 0.5), (400, 0.03, 0.4)):
         shift = loss * np.sqrt(n_eff) / sigma  # in standard errors
@@ -86,7 +88,8 @@ def _gate(rejects: Function, needed: Function) -> None:
             "Rejects: the upper end must lie below, not the estimate.": below(shift),
         }  # fmt: skip
         hint = "Rejects: how far below the candidate's value must the estimate lie, in standard errors?"
-        found, right = answer(rejects, n_eff, loss, sigma), below(shift - edge)
+        found = answer(rejects, n_eff, loss, sigma)
+        right = below(shift - edge)
         expect_close(found, right, hint, within=2e-3, mistakes=mistakes)
     for loss, sigma, power in ((0.1, 0.5, 0.9), (0.03, 0.4, 0.7)):
         unit = (sigma / loss) ** 2
@@ -133,7 +136,8 @@ def _peeking(alarms: Function, careful: ArrayLike, curious: ArrayLike) -> None:
 @exercise("ex-bets")
 def _bets(growth: Function, best_bet: Function, pairs_to_stop: Function) -> None:
     for q, eta in ((0.55, 0.1), (0.6, 0.4), (0.5, 0.2)):
-        won, lost = np.log(1 + eta), np.log(1 - eta)
+        won = np.log(1 + eta)
+        lost = np.log(1 - eta)
         mistakes = {
             "Growth: that is how the money grows on average, not its logarithm.": (2 * q - 1) * eta,
             "Growth: that is the logarithm of the mean, not its mean.": np.log(1 + (2 * q - 1) * eta),
@@ -176,7 +180,8 @@ def _window(errors: Function) -> None:
     for n, nu, failing in ((200, 0.1, 0.05), (500, 0.2, 0.03), (60, 2.0, 0.2)):
         hint = "Two numbers are wanted: failures and a probability."
         found = numbers(answer(errors, n, nu, failing), (2,), hint)
-        promised, broken = _at_least(n, 0.01), _at_least(n, failing)
+        promised = _at_least(n, 0.01)
+        broken = _at_least(n, failing)
 
         def rings(level: float, tail: NDArray[np.float64] = promised) -> int:
             return int((tail >= level).sum())

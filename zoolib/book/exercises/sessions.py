@@ -27,7 +27,8 @@ def _expect(found: ArrayLike, hints: dict, within: ArrayLike = 1e-9) -> None:
 def _two_steps(values: ArrayLike, plain_first: Function) -> None:
     def first(gloss: float, n_products: int = 1_000) -> NDArray[np.float64]:
         """Count back: values of (plain, glossy) first, by food and toy."""
-        click, value = np.array([2 / 5, 1 / 2]), np.zeros(2)
+        click = np.array([2 / 5, 1 / 2])
+        value = np.zeros(2)
         for _ in range(n_products):
             first = np.stack([click * (1 + value[::-1]), click + gloss * (1 - click)])
             value = first.max(axis=0)
@@ -47,16 +48,19 @@ def _two_steps(values: ArrayLike, plain_first: Function) -> None:
 @exercise("ex-visitors")
 def _visitors(per_user: Function, visitors: Function) -> None:
     rng = np.random.default_rng(0)
-    user, clicks = rng.integers(0, 12, 40) * 3, rng.integers(0, 5, 40)
+    user = rng.integers(0, 12, 40) * 3
+    clicks = rng.integers(0, 5, 40)
     came = np.unique(user)
     by = [clicks[user == one] for one in came]
     _expect(answer(per_user, user, clicks), {
         "Add up all sessions of a user: one number for each who came, by id.": [x.sum() for x in by],
         "A mean forgets how often she came: add up.": [x.mean() for x in by],
         "That counts her sessions, not her clicks.": [len(x) for x in by]})  # fmt: skip
-    a, b = rng.poisson(2, 300), rng.geometric(0.25, 200)
+    a = rng.poisson(2, 300)
+    b = rng.geometric(0.25, 200)
     for power, z in ((0.8, 2.486475), (0.5, 1.644854)):
-        spread, lead = a.var() + b.var(), a.mean() - b.mean()
+        spread = a.var() + b.var()
+        lead = a.mean() - b.mean()
         _expect(answer(visitors, a, b, power) / (z**2 * spread / lead**2), within=0.03, hints={
             "The lead must be as many standard errors as the two quantiles together.": 1,
             "That finds it half of the time: the power has a quantile of its own.": (1.644854 / z) ** 2,
@@ -68,7 +72,8 @@ def _visitors(per_user: Function, visitors: Function) -> None:
 def _effective(effective: Function) -> None:
     """Add up sessions by the step in which they end, with powers of one matrix for each step's factors."""
     rng = np.random.default_rng(0)
-    moves, start = rng.dirichlet(np.ones(6), (5, 3))[..., :5], rng.dirichlet(np.ones(5))
+    moves = rng.dirichlet(np.ones(6), (5, 3))[..., :5]
+    start = rng.dirichlet(np.ones(5))
     log, target = rng.dirichlet(np.ones(3), (2, 5)) * 0.7 + 0.1
 
     def sessions(factor: NDArray, ending: bool = True, steps: int = 4) -> float:
@@ -89,7 +94,8 @@ def _effective(effective: Function) -> None:
 @exercise("ex-sarsa")
 def _sarsa(sarsa: Function, promised: ArrayLike) -> None:
     """Make exploration part of the world: in that world SARSA's policy is the best one."""
-    q, at = np.random.default_rng(0).random((3, 4)), np.eye(3, 4) * [0, 1, 0, 0]
+    q = np.random.default_rng(0).random((3, 4))
+    at = np.eye(3, 4) * [0, 1, 0, 0]
     for ended in (False, True):
         after = {
             "One entry moves, by η times δ. Return the whole table.": q[2, 0] * (not ended),
@@ -128,8 +134,11 @@ def _careless(
     chi: float, state: NDArray, product: NDArray, clicked: NDArray, glossy: NDArray
 ) -> dict[str, float]:
     """Return what an estimate is with one condition forgotten, by hint."""
-    before, after = state[:, :-1], state[:, 1:]
-    played, same, click = before < 80, before % 4 == after % 4, clicked == 1
+    before = state[:, :-1]
+    after = state[:, 1:]
+    played = before < 80
+    same = before % 4 == after % 4
+    click = clicked == 1
 
     def difference(stays: NDArray, kept: NDArray) -> float:
         return stays[played & kept].mean() - stays[played & ~kept].mean()

@@ -59,7 +59,8 @@ def _losses(seed: int, predicted: NDArray[np.float64]) -> list[float]:
 
 @exercise("ex-floor-by-hand")
 def _floor_by_hand(floor: float, values: ArrayLike) -> None:
-    world, alone = ZooplusSimulator(seed=0), ZooplusSimulator(seed=0)
+    world = ZooplusSimulator(seed=0)
+    alone = ZooplusSimulator(seed=0)
     table = world.click_table
     right = stats.entropy([table, 1 - table]).mean()
     of_mean = stats.entropy([table.mean(), 1 - table.mean()])
@@ -69,7 +70,8 @@ def _floor_by_hand(floor: float, values: ArrayLike) -> None:
     expect_close(floor, right, hint, within=5e-4, mistakes=mistakes)
 
     alone.apply_shock(SHOCK_2)
-    right, late = [_values(table)], _values(alone.click_table)
+    right = [_values(table)]
+    late = _values(alone.click_table)
     for shock in (SHOCK_1, SHOCK_2):
         world.apply_shock(shock)
         right.append(_values(world.click_table))
@@ -127,7 +129,8 @@ def _curse(overpromise: Function) -> None:
 @cache
 def _expected_maximum(n: int) -> float:
     """Return the expected largest of n standard normal numbers, from its density."""
-    pdf, cdf = stats.norm.pdf, stats.norm.cdf
+    pdf = stats.norm.pdf
+    cdf = stats.norm.cdf
     return integrate.quad(lambda x: x * n * pdf(x) * cdf(x) ** (n - 1), -12, 12)[0]
 
 
@@ -136,7 +139,8 @@ def _check_promise(checked: Function, visits_needed: Function) -> None:
     rng = np.random.default_rng(3)
     columns = {"user_id": 20, "product_id": 6, "clicked": 2}
     names = {name: rng.integers(n, size=3_000) for name, n in columns.items()}
-    rows, predicted = pd.DataFrame(names), rng.random((20, 6))
+    rows = pd.DataFrame(names)
+    predicted = rng.random((20, 6))
     rows.index = rng.permutation(len(rows))  # as train_test_split leaves them
     agree = rows[rows["product_id"].to_numpy() == predicted.argmax(1)[rows["user_id"]]]
     promise = predicted.max(axis=1)[agree["user_id"]].mean()
@@ -183,8 +187,10 @@ def _usual_start(models: MLPRecommender, losses: ArrayLike, shares: ArrayLike) -
     losses = numbers(losses, (N_WORLDS,), f"Loss: {PER_WORLD}")
     shares = numbers(shares, (N_WORLDS,), f"Share: {PER_WORLD}")
     for seed in range(N_WORLDS):
-        truth, says = _pairs(_split(seed)[0]), predictions[seed]
-        (on_train, right), floor = _losses(seed, says), _losses(seed, truth)[1]
+        truth = _pairs(_split(seed)[0])
+        says = predictions[seed]
+        on_train, right = _losses(seed, says)
+        floor = _losses(seed, truth)[1]
         mistakes = {"These are the training rows: judge on the others.": on_train}
         hint = f"Loss in world {seed}: judge the models as they are after the last epoch, on validation rows."
         expect_close(losses[seed], right, hint, within=1e-4, mistakes=mistakes)
