@@ -109,9 +109,17 @@ def test_a_log_has_a_visit_or_more(page):
         page["log_of"](np.zeros(1000, int), page["p"], n_visits=0)
 
 
-def test_a_shock_to_an_unknown_category_is_refused_in_words(page):
-    with pytest.raises(KeyError, match="Hamster Wheel"):
-        page["after"]("cat_connoisseur", {"Hamster Wheel": 0.9})
+@pytest.mark.parametrize(
+    ("persona", "tastes", "named"),
+    [
+        ("cat_connoisseur", {"Hamster Wheel": 0.9}, r"category.*Hamster Wheel"),
+        ("hamster_owner", {"Dog Toy": 0.9}, r"persona.*hamster_owner"),
+        ("cat_connoisseur", {"Dog Toy": 1.5}, r"probabilities.*1\.5"),
+    ],
+)
+def test_a_shock_is_of_the_table_or_refused_in_words(page, persona, tastes, named):
+    with pytest.raises(ValueError, match=named):
+        page["after"](persona, tastes)
 
 
 def test_a_shock_changes_a_shop_of_its_own(page):
