@@ -67,13 +67,16 @@ def test_an_agent_serves_from_its_shelf_only(page):
     shelf = np.array([7, 8, 0, 1, 2])
     eyes = page["see_items"]
     network = page["DQN"](eyes, 64, K=5)
-    agent, on_the_way = page["learn"](network, n=20, hidden=True, shelf=shelf)
-    assert 0 < on_the_way < 100
+    agent, clicks = page["learn"](page["Shelf"](network, shelf), n=20, hidden=True)
+    assert 0 < clicks < 10
     shown = {
-        int(after[1]) - 1 for _, _, _, after, ended in agent.notes.values() if not ended
+        int(after[1]) - 1
+        for _, _, _, after, ended in network.notes.values()
+        if not ended
     }
     assert shown <= set(shelf)
-    assert 0 < page["judge"](agent, n=50, hidden=True, shelf=shelf) < 100
+    assert {int(a) for _, a, *_ in network.notes.values()} <= set(range(5))
+    assert 0 < page["judge"](agent, n=50, hidden=True) < 100
 
 
 def test_keepers_are_those_whose_clicks_are_followed_by_clicks(page):
