@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 from scipy import stats
+from torch import nn
 
-from zoolib.agents import Context, EnsembleAgent
 from zoolib.book.exercises.judging import (
     Function,
     answer,
@@ -18,27 +18,28 @@ from zoolib.book.exercises.judging import (
 )
 from zoolib.models.posterior import RidgePosterior
 
-ROWS = np.tile(np.eye(4, dtype=np.float32), (2, 1, 1))  # for a small ensemble
-
 
 @exercise("ex-cells")
-def _cells(multiplications: Function, fewest: Function) -> None:
-    for n, cells, probes, d in ((10_000, 200, 10, 8), (500_000, 1_000, 5, 64)):
-        vectors = cells + probes * n / cells
+def _cells(comparisons: Function, looks: Function) -> None:
+    for n, cells, m in ((10_000, 200, 10), (500_000, 1_000, 5)):
+        right = cells + m * n / cells
         mistakes = {
-            "The query is compared with the centres, too.": (vectors - cells) * d,
-            "Each of the m cells holds K / C products.": (cells + n / cells) * d,
-            "Each comparison takes d multiplications.": vectors,
-            "Only the products of m cells are compared.": n * d,
+            "The query is compared with the signs, too.": right - cells,
+            "Each of the m shelves holds K / C products.": cells + n / cells,
+            "Only the products of m shelves are compared.": n,
         }
-        hint = "With how many vectors of length d is the query compared?"
-        found = answer(multiplications, n, cells, probes, d)
-        right = vectors * d
+        hint = "With how many signs and how many products is the query compared?"
+        found = answer(comparisons, n, cells, m)
         expect_close(found, right, hint, within=0.01 * right, mistakes=mistakes)
-        mistakes = {"That is right for one probe only.": np.sqrt(n)}
-        hint = "Where does the derivative by C vanish?"
-        found = answer(fewest, n, probes)
-        expect_close(found, np.sqrt(probes * n), hint, within=1, mistakes=mistakes)
+        for allowed in (right, right + 0.5 * n / cells):
+            mistakes = {
+                "The signs use up C of the comparisons.": allowed * cells // n,
+                "One shelf more takes more comparisons than are allowed.": m + 1,
+                "Whole shelves only: round down.": m + 0.5,
+            }
+            hint = "Which m solves C + m K / C = allowed?"
+            found = answer(looks, n, cells, allowed)
+            expect_close(found, m, hint, within=1e-6, mistakes=mistakes)
 
 
 @exercise("ex-hopeful-weights")
@@ -89,18 +90,58 @@ def _chance(by_chance: Function, by_draw: Function) -> None:
         hint = "With which probability do all places miss?"
         found = answer(by_chance, products, glowing, places)
         expect_close(found, 1 - none, hint, within=0.03 * (1 - none), mistakes=mistakes)
-    for begins, nu, ridge in ((0.75, 1, 1), (0.6, 0.5, 1), (0.5, 1, 4), (0.3, 2, 0.5)):
-        right = stats.norm.sf(begins * np.sqrt(ridge) / nu)
+    for products, n, s, width, nu in (
+        (1_000_000, 250, 0.19, 0.22, 1),
+        (100_000, 50, 0.3, 0.2, 0.5),
+        (20_000, 100, 0.1, 0.5, 2),
+    ):
+        times = stats.norm.isf(n / products)
+        begins = times * np.sqrt(s**2 + nu**2 * width**2)
+        right = stats.norm.sf(begins / nu)
         mistakes = {
             "That is the probability that the list leaves them out.": 1 - right,
-            "The weight's variance is ν²/λ: divide by its root.": stats.norm.sf(
-                begins * ridge / nu**2
+            "That is where a list by the mean begins: drawn weights are longer.": stats.norm.sf(
+                times * s / nu
             ),
-            "The draw's scale ν and λ count, too.": stats.norm.sf(begins),
+            "The draw's scale ν widens the predictions, too.": stats.norm.sf(
+                times * np.hypot(s, width) / nu
+            ),
+            "The glow's weight has the standard deviation ν.": stats.norm.sf(begins),
+            "Variances add up, not standard deviations.": stats.norm.sf(
+                times * (s + nu * width) / nu
+            ),
         }
-        hint = "Which standard normal number must be exceeded?"
-        found = answer(by_draw, begins, nu, ridge)
-        expect_close(found, right, hint, within=0.01 * right, mistakes=mistakes)
+        hint = "Where do the best n begin, and which standard normal number must be exceeded?"
+        found = answer(by_draw, products, n, s, width, nu)
+        expect_close(found, right, hint, within=0.005 * right, mistakes=mistakes)
+
+
+@exercise("ex-deadlock")
+def _deadlock(refuses_from: Function) -> None:
+    """Find when the ball's bound has fallen to the mouse's rate."""
+    for ball, mouse in ((0.1, 0.3), (0.05, 0.5), (0.2, 0.25)):
+
+        def smallest(
+            limit: float, ball: float = ball, shrunk: bool = True, root: bool = True
+        ) -> int:
+            n = 0
+            while True:
+                mean = ball * n / (1 + n) if shrunk else ball
+                if mean + (1 / np.sqrt(1 + n) if root else 1 / (1 + n)) <= limit:
+                    return n
+                n += 1
+
+        mistakes = {
+            "The width is a root: 1 / √(1 + n).": smallest(mouse, root=False),
+            "The ridge shrinks the ball's mean to n/(1 + n) of its rate.": smallest(
+                mouse, shrunk=False
+            ),
+            "That is the last n with which it is shown.": smallest(mouse) - 1,
+            "The ball's mean is a part of its bound, too.": smallest(mouse, ball=0),
+        }
+        hint = "From which n on is the ball's bound no larger than the mouse's rate?"
+        found = answer(refuses_from, ball, mouse)
+        expect_close(found, smallest(mouse), hint, within=1e-6, mistakes=mistakes)
 
 
 @exercise("ex-members")
@@ -138,51 +179,26 @@ def _reach(freedom: float, factor: float) -> float:
 
 
 @exercise("ex-practice-prior")
-def _prior_for_members(agent: type[EnsembleAgent]) -> None:
-    """Tell the networks g by what the members say more than the library's."""
-    members = _members(agent)
-    untrained = members.members(ROWS)
-    trained = EnsembleAgent.members(members, ROWS)
-    prior = untrained - trained
-    hint = "`members` returns f alone. Decisions must see the sum, as training does."
-    expect(np.abs(prior).max() > 1e-6, hint)
-    hint = "Each member needs a prior like its own first weights, three times. Is the factor 3 there, once?"
-    expect(2 < prior.std(axis=1).mean() / trained.std(axis=1).mean() < 4.5, hint)
-
-    clicks = [1, 0, 1]
-    _learn(members, np.tile(clicks, 40))
-    prior_now = members.members(ROWS) - EnsembleAgent.members(members, ROWS)
-    hint = "The networks g have changed: copy them, and keep them out of the training."
-    expect(np.abs(prior_now - prior).max() < 1e-5, hint)
-    sums = members.members(ROWS)[:, :, :3]
-    hint = "After training the sums do not fit the clicks: descend on the errors of the sum f + 3g."
-    expect(np.abs(sums - clicks).mean() < 0.2, hint)
-    scores = members.scores(_context())
-    apart = np.abs(sums - scores[:, None]).max(axis=-1).min(axis=-1)
-    hint = "A decision must score the arms by the sum of one member, drawn at random."
-    expect(apart.max() < 1e-5, hint)
-
-    alone = agent(3, 4, n_members=4, policy="thompson", seed=0)
-    scores = alone.scores(Context(0, np.eye(4)[:3]))
-    apart = np.abs(alone.members(ROWS[0])[:, :3] - scores).max(axis=-1)
-    hint = "A single world has no worlds axis: there, too, a decision scores by one member."
-    expect(apart.min() < 1e-5, hint)
-
-
-def _members(agent: type[EnsembleAgent]) -> EnsembleAgent:
-    """Make a small ensemble: three arms, four features, two worlds, twenty members."""
-    expect_callable(agent, "Hand over the class, not an agent.")
-    shape = {"n_worlds": 2, "n_members": 20, "policy": "thompson", "seed": [0, 1]}
-    training = {"train_every": 8, "n_batches": 10, "batch_size": 32}
-    return agent(3, 4, learning_rate=0.02, **shape, **training)
-
-
-def _context() -> Context:
-    """Describe three arms by a feature each; the fourth feature is never seen."""
-    return Context(np.zeros(2, int), np.broadcast_to(np.eye(4)[:3], (2, 3, 4)))
-
-
-def _learn(agent: EnsembleAgent, clicks: NDArray) -> None:
-    """Show an agent the three arms in turn, with these clicks."""
-    for visit, clicked in enumerate(clicks):
-        agent.update(_context(), np.full(2, visit % 3), np.full(2, clicked))
+def _prior_for_members(member: type[nn.Module]) -> None:
+    """Zero all that training moves: three times the first network must be left."""
+    expect_callable(member, "Hand over the class, not a network.")
+    one, other = member(seed=1), member(seed=2)
+    rows = torch.eye(9)
+    first = one(rows)
+    expect(
+        isinstance(first, torch.Tensor) and first.shape == (9, 1),
+        "For rows (n, 9) a member returns predictions (n, 1).",
+    )
+    hint = "Members with different seeds must begin differently."
+    expect(bool((first - other(rows)).abs().max() > 1e-6), hint)
+    first.sum().backward()
+    moved = [part for part in one.parameters() if part.grad is not None]
+    expect(bool(moved), "The network f must be trained.")
+    with torch.no_grad():
+        for part in moved:
+            part.zero_()
+        prior = one(rows)
+    hint = "The network g is trained as well: keep its weights out of the training."
+    expect(bool(prior.abs().max() > 1e-6), hint)
+    hint = "g must be a copy of f's first weights, not f itself or another network, and come in three times."
+    expect(bool((prior - 0.75 * first).abs().max() < 1e-4), hint)
