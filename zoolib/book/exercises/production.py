@@ -161,11 +161,11 @@ def _bets(growth: Function, best_bet: Function, pairs_to_stop: Function) -> None
         grows = q * np.log(1 + eta) + (1 - q) * np.log(1 - eta)
         right = -np.log(level) / grows
         mistakes = {
-            "Pairs: the logarithm of the money must reach that of 1 / ℓ.": 1
+            "Pairs: the logarithm of the money must reach that of 1 / level.": 1
             / level
             / grows
         }
-        hint = "Pairs: how many steps of this length lead from 0 to the logarithm of 1 / ℓ?"
+        hint = "Pairs: how many steps of this length lead from 0 to the logarithm of 1 / level?"
         found = answer(pairs_to_stop, q, eta, level)
         expect_close(found, right, hint, within=1 + 1e-6 * right, mistakes=mistakes)
     never = answer(pairs_to_stop, 0.55, 0.5, 0.02)
