@@ -1,12 +1,9 @@
 """The judges of Chapter 1 against the book's solutions, typical mistakes, and answers that nearly hold."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from sklearn.metrics import log_loss
 
-import zoolib
 from tests.exercises import (
     CHAPTERS,
     NO_FUNCTION,
@@ -20,7 +17,9 @@ from zoolib import SHOCK_2, ZooplusSimulator, true_ctr_matrix
 from zoolib.book.exercises.static_recommender import _split
 
 CHAPTER = CHAPTERS["static-recommender"]
-NAMES = CHAPTER.names()
+# The truth of the shop and its two shocks, as the chapter writes them.
+TRUTH = "K", "categories", "taste", "T", "everyone", "FIRST", "SECOND"
+NAMES = CHAPTER.names(*TRUTH)
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +29,7 @@ def first():
     return {
         "world": world,
         "p": true_ctr_matrix(world),
+        "shown": smoothed(world, train).argmax(axis=1),
         "p_hat": smoothed(world, train),
         "train_rows": train,
         "validation": validation,
@@ -45,30 +45,12 @@ def smoothed(world, rows):
     return (clicks + 20 * truth) / (shown + 20)
 
 
-def models_of():
-    """What a trained model of each of the first two worlds would be."""
-    worlds, train, validation = zip(*map(_split, range(2)), strict=True)
-    return {
-        "worlds": worlds,
-        "train_logs": train,
-        "validation_logs": validation,
-        "trained_again": np.array([smoothed(*_split(seed)[:2]) for seed in range(2)]),
-    }
-
-
-def losses(both, rows, predictions):
-    pairs = zip(both[rows], predictions, strict=True)
-    return np.array(
-        [log_loss(log["clicked"], p[log["user_id"], log["product_id"]]) for log, p in pairs]
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize(
     "label",
-    ["ex-floor-by-hand", "ex-below-floor", "ex-curse", "ex-check-promise"],
+    ["ex-floor-by-hand", "ex-below-floor", "ex-curse", "ex-check-promise", "ex-heard"],
 )
 def test_the_books_solution_is_right(label, first):
-    names = CHAPTER.names(**first)
+    names = CHAPTER.names(*TRUTH, **first)
     assert run(CHAPTER.solutions[label], names)[1] == f"{label}: right."
 
 
@@ -175,40 +157,68 @@ def test_check_promise(case):
     assert_says(*case)
 
 
-def standing_in(predictions):
-    """What a judge needs of models that were trained."""
-    return SimpleNamespace(predict_all=lambda: predictions)
+def value(shown, p):
+    return p[np.arange(len(p)), shown].mean()
 
 
-def test_usual_start():
-    two = models_of()
-    better, worlds = two["trained_again"], two["worlds"]
-    says = 0.7 * better + 0.3 * better.mean()
-    oracle = np.array(list(map(zoolib.oracle_value, worlds)))
-    value = np.array(list(map(zoolib.policy_value, worlds, says.argmax(axis=-1))))
-    loss, share = losses(two, "validation_logs", says), value / oracle
-    seen, models = losses(two, "train_logs", says), standing_in(says)
-    # A model that learnt far less, one that learnt as much as the chapter's, and one that knows the answers.
-    less = 0.4 * better + 0.6 * better.mean()
-    pairs = zip(worlds, two["validation_logs"], strict=True)
-    knows = np.array([smoothed(world, rows) for world, rows in pairs])
-    less_loss, better_loss, knows_loss = (
-        losses(two, "validation_logs", p) for p in (less, better, knows)
-    )
-    for case in (
-        (models, loss + 9e-5, share, "right."),
-        (models, seen, share, "judge on the others"),
-        (models, loss + 2e-4, share, "as they are after the last epoch"),
-        (models, loss, 100 * share, "not percentages"),
-        (models, loss, value, "divide by the oracle's"),
-        (models, loss, share + 2e-9, "Share in world 0"),
-        (models, loss.mean(), share, "Loss: One number per world"),
-        (models, loss, share.mean(), "Share: One number per world"),
-        (standing_in(says[0]), loss, share, "two models together"),
-        (says, loss, share, "trained MLPRecommender"),
-        (SimpleNamespace(predict_all=raises), loss, share, RAISED),
-        (standing_in(less), less_loss, share, "look at embedding_scale"),
-        (standing_in(better), better_loss, share, "look at embedding_scale"),
-        (standing_in(knows), knows_loss, share, "epochs and rows"),
-    ):  # fmt: skip
-        assert_says("ex-usual-start", *case)
+def heard(shown, before, after):
+    earned = value(shown, after) - value(shown, before)
+    return earned, after.max(axis=1).mean() - before.max(axis=1).mean() - earned
+
+
+def oracles_change(shown, before, after):
+    earned, missed = heard(shown, before, after)
+    return earned, earned + missed
+
+
+def as_they_are(shown, before, after):
+    return value(shown, after), after.max(axis=1).mean() - value(shown, after)
+
+
+HEARD = [
+    (heard, "right."),
+    (lambda *these: heard(*these)[::-1], "order is"),
+    (oracles_change, "the oracle's change"),
+    (as_they_are, "what it was before"),
+    (lambda *these: np.multiply(12, heard(*these)), "these are sums"),
+    (lambda *these: np.negative(heard(*these)), "sign is the other way round"),
+    (lambda *these: np.add(1e-6, heard(*these)), "V after minus V before"),
+    (lambda *these: heard(*these)[0], "shape (2,) is wanted"),
+    (raises, RAISED),
+    (0.1, NO_FUNCTION),
+]
+
+
+@verdicts({"ex-heard": HEARD})
+def test_heard(case):
+    assert_says(*case)
+
+
+def cost(shown, p, share):
+    return share * (value(shown, p) - p.mean())
+
+
+def pays_after(shown, better, p, share, n_visits, of=value):
+    gain = value(better, p) - of(shown, p)
+    return n_visits * cost(shown, p, share) / gain if gain > 0 else np.inf
+
+
+SHARES = [
+    (cost, pays_after, "right."),
+    (lambda shown, p, share: cost(shown, p, 1), pays_after, "Only a share"),
+    (lambda shown, p, share: share * value(shown, p), pays_after, "earn something"),
+    (lambda *these: 1_000 * cost(*these), pays_after, "Per visit of the log"),
+    (lambda *these: 1e-6 + cost(*these), pays_after, "A random visit earns"),
+    (cost, lambda *these: pays_after(*these[:4], 1), "The log has n_visits"),
+    (cost, lambda *these: pays_after(*these, of=lambda _, p: p.mean()), "The gain is that over"),
+    (cost, lambda *these: 1 + pays_after(*these), "Divide the cost"),
+    (cost, lambda *these: min(pays_after(*these), 1e9), "return np.inf"),
+    (raises, pays_after, RAISED),
+    (cost, raises, RAISED),
+    (0.05, pays_after, NO_FUNCTION),
+]  # fmt: skip
+
+
+@verdicts({"ex-random-share": SHARES})
+def test_random_share(case):
+    assert_says(*case)

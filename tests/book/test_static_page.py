@@ -6,7 +6,7 @@ import torch
 
 from tests.book.taught import cells
 from tests.notebooks import ROOT
-from zoolib import SHOCK_1, ZooplusSimulator, true_ctr_matrix
+from zoolib import SHOCK_1, MLPRecommender, ZooplusSimulator, true_ctr_matrix
 
 # How the cells begin that make what is tried here: the shop, the log, the network and its training.
 MADE = ("K = 50", "categories =", "def must_be_known", "class Shop")
@@ -104,9 +104,35 @@ def test_a_long_training_says_how_long_it_will_take(page, bars_of, capsys):
     assert "3/3" in capsys.readouterr().out
 
 
-def test_a_log_has_a_visit_or_more(page):
-    with pytest.raises(ValueError, match="n_visits must be 1 or more: got 0"):
-        page["log_of"](np.zeros(1000, int), page["p"], n_visits=0)
+def test_its_network_is_that_of_the_library(page):
+    network, library = page["Recommender"](5, 4), MLPRecommender(5, 4)
+    with torch.no_grad():
+        library.user_embedding.weight.copy_(network.user_embedding.weight)
+        library.product_embedding.weight.copy_(network.product_embedding.weight)
+        for at, layer in enumerate((network.layer_1, network.layer_2, network.output)):
+            library.mlp.weights[at].copy_(layer.weight.T)
+            library.mlp.biases[at].copy_(layer.bias)
+        users, products = torch.meshgrid(*map(torch.arange, (5, 4)), indexing="ij")
+        found = torch.sigmoid(network(users, products)).numpy()
+    assert np.allclose(found, library.predict_all(), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [({"n_visits": 0}, "n_visits.*got 0"), ({"at_random": 1.5}, "at_random.*and 1.5"),
+     ({"at_random": -0.1}, "at_random.*and -0.1")],
+)  # fmt: skip
+def test_a_log_refuses_settings_in_words(page, settings, named):
+    with pytest.raises(ValueError, match=named):
+        page["log_of"](np.zeros(1000, int), page["p"], **settings)
+
+
+def test_a_share_of_a_log_is_random(page):
+    shown = np.full(1000, 7)
+    own, mixed = (page["log_of"](shown, page["p"], at_random=part) for part in (0, 0.2))
+    assert (own["product_id"] == 7).all()
+    assert abs((mixed["product_id"] != 7).mean() - 0.2 * 49 / 50) < 0.01
+    assert mixed["product_id"].nunique() == 50
 
 
 @pytest.mark.parametrize(

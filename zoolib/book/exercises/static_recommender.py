@@ -18,13 +18,9 @@ from zoolib.book.exercises.judging import (
     expect_close,
     numbers,
 )
-from zoolib.models.recommender import MLPRecommender
 from zoolib.world.simulator import SHOCK_1, SHOCK_2, ZooplusSimulator
 
 SEED = 42  # of the world of the page
-N_WORLDS = 2  # in which an exercise trains models
-PER_WORLD = "One number per world is wanted, in the order of the seeds 0 and 1."
-IN_CLICKS = "That is a value in clicks per visit: divide by the oracle's."
 IN_BITS = "That is in bits: take natural logarithms."
 
 
@@ -180,34 +176,84 @@ def _check_promise(checked: Function, visits_needed: Function) -> None:
         expect_close(found, needed, hint, within=1, mistakes=mistakes)
 
 
-@exercise("ex-usual-start")
-def _usual_start(models: MLPRecommender, losses: ArrayLike, shares: ArrayLike) -> None:
-    hint = "The first answer is the trained MLPRecommender."
-    predictions = _predictions(models, hint)
-    losses = numbers(losses, (N_WORLDS,), f"Loss: {PER_WORLD}")
-    shares = numbers(shares, (N_WORLDS,), f"Share: {PER_WORLD}")
-    for seed in range(N_WORLDS):
-        truth = _pairs(_split(seed)[0])
-        says = predictions[seed]
-        on_train, right = _losses(seed, says)
-        floor = _losses(seed, truth)[1]
-        mistakes = {"These are the training rows: judge on the others.": on_train}
-        hint = f"Loss in world {seed}: judge the models as they are after the last epoch, on validation rows."
-        expect_close(losses[seed], right, hint, within=1e-4, mistakes=mistakes)
-        hint = (
-            f"In world {seed} these are not embeddings that began at a standard deviation of 1 and were "
-            "trained for ten epochs on the training rows: look at embedding_scale, epochs and rows."
+@exercise("ex-heard")
+def _heard(heard: Function) -> None:
+    for seed in range(3):
+        shown, before, after = _drawn(seed)
+        right = earned, missed = _change(shown, before, after)
+        mistakes = {
+            "The order is: change of what the shop earns, growth of the gap.": (
+                missed,
+                earned,
+            ),
+            "The second is the oracle's change: the gap grows by this minus the shop's.": (
+                earned,
+                missed + earned,
+            ),
+            "That is what is earned and missed after the change: take off what it was before.": (
+                earned + _of(shown, before),
+                missed + before.max(axis=1).mean() - _of(shown, before),
+            ),
+            "Average over all users: these are sums.": np.multiply(len(shown), right),
+        }
+        hint = "Return V after minus V before, of `shown`; and the oracle's V after minus before, minus that."
+        expect_close(
+            answer(heard, shown, before, after), right, hint, mistakes=mistakes
         )
-        # Learnt less than the chapter's models, which are 0.007 above the truth.
-        expect(0.01 < right - floor < 0.03, hint)
-        earned = np.take_along_axis(truth, says.argmax(axis=1)[:, None], axis=1).mean()
-        share = earned / truth.max(axis=1).mean()
-        hint = f"Share in world {seed}: the value of what is recommended, divided by the oracle's value."
-        expect_close(shares[seed], share, hint, mistakes={IN_CLICKS: earned})
 
 
-def _predictions(models: MLPRecommender, hint: str) -> NDArray[np.float64]:
-    """Return what the models of the first two worlds predict."""
-    expect(hasattr(models, "predict_all"), hint)
-    hint = "Train two models together: seed=range(2), 1000 users, 50 products."
-    return numbers(models.predict_all(), (N_WORLDS, 1000, 50), hint)
+def _drawn(
+    seed: int,
+) -> tuple[NDArray[np.intp], NDArray[np.float64], NDArray[np.float64]]:
+    """Return a policy for a few users, and their click probabilities before and after a change."""
+    rng = np.random.default_rng(seed)
+    before, after = rng.uniform(0.1, 0.9, (2, 12, 5))
+    return rng.integers(5, size=12), before, after
+
+
+def _of(shown: NDArray[np.intp], p: NDArray[np.float64]) -> float:
+    """Return the value of a policy."""
+    return np.take_along_axis(p, shown[:, None], axis=1).mean()
+
+
+def _change(
+    shown: NDArray[np.intp], before: NDArray[np.float64], after: NDArray[np.float64]
+) -> tuple[float, float]:
+    """Return by how much a policy earns more, and the oracle more than that."""
+    earned = _of(shown, after) - _of(shown, before)
+    return earned, (after.max(axis=1) - before.max(axis=1)).mean() - earned
+
+
+@exercise("ex-random-share")
+def _random_share(cost: Function, pays_after: Function) -> None:
+    for seed, share, n_visits in ((0, 0.2, 1_000), (1, 0.05, 300)):
+        shown, p, _ = _drawn(seed)
+        best, worst = p.argmax(axis=1), p.argmin(axis=1)
+        lost = _of(best, p) - p.sum() / p.size
+        right = share * lost
+        mistakes = {
+            "Only a share of the visits is random.": lost,
+            "Per visit of the log is wanted.": n_visits * right,
+            "Random products earn something, too: their mean click probability.": share
+            * _of(best, p),
+        }
+        hint = "A random visit earns the mean of p, not the value of `shown`; a share of the visits is random."
+        expect_close(answer(cost, best, p, share), right, hint, mistakes=mistakes)
+
+        gain = _of(best, p) - _of(shown, p)
+        price = share * (_of(shown, p) - p.sum() / p.size)
+        mistakes = {
+            "The log has n_visits, each of which costs that.": price / gain,
+            "The gain is that over `shown`, not that over random products.": n_visits
+            * price
+            / lost,
+        }
+        hint = "Divide the cost of the whole log by what a later visit gains: V of `better` minus V of `shown`."
+        found = answer(pays_after, shown, best, p, share, n_visits)
+        expect_close(
+            found, n_visits * price / gain, hint, within=1e-6, mistakes=mistakes
+        )
+
+        hint = "Where `better` gains nothing, the log never pays: return np.inf."
+        found = numbers(answer(pays_after, best, worst, p, share, n_visits), (), hint)
+        expect(found == np.inf, hint)
