@@ -30,7 +30,7 @@ def page():
         ("Floor", {"floor": 1.5}, "floor.*1.5"),
         ("Floor", {"floor": -0.1}, "floor.*-0.1"),
         ("Floor", {"arms": np.zeros(2, bool)}, "arms.*got none"),
-        ("Cap", {"cap": 0}, "cap.*0"),
+        ("Cap", {"cap": 0.4}, "cap must be from 0.5 to 1: got 0.4"),
         ("Cap", {"cap": 1.5}, "cap.*1.5"),
     ],
 )
@@ -120,11 +120,38 @@ def test_mondays_agent_learns_its_file_at_night(page):
     nightly = page["MondaysAgent"](16, keep=1)
     at_once = page["SharedLinUCB"](page["pairs"], 16)
     visit, arms = (page["phone_at_two"], page["labels"]), np.array([0, 1, 2, 1])
-    nightly.night(page["pairs"](*visit)[arms], arms % 2)
     for arm in arms:
+        nightly.update(page["pairs"](*visit), arm, arm % 2)
         at_once.update(*visit, arm, arm % 2)
+    assert not nightly.b.any()  # what the day brings waits for the night
+    nightly.night()
     assert np.allclose(np.linalg.inv(nightly.A), at_once.A_inv)
     assert np.array_equal(nightly.b, at_once.b)
+    assert nightly.file == []
+
+
+def test_mondays_agent_serves_by_its_propensities(page):
+    agent = page["MondaysAgent"](16, alpha=0.5)
+    shelf = page["pairs"](page["phone_at_two"], page["labels"])
+    arms = [agent.select(shelf) for _ in range(4_000)]
+    shares = np.bincount(arms, minlength=3) / len(arms)
+    assert np.allclose(shares, agent.propensities(shelf), atol=0.03)
+
+
+def test_what_is_struck_out_leaves_what_it_taught(page):
+    """The shared weights keep their belief; the own ones of who has gone are as at first."""
+    rng = np.random.default_rng(0)
+    shelf = np.eye(5)[np.arange(20) % 5]
+    agent = page["SharedLinUCB"](page["hybrid"], 109)
+    for persona, arm in rng.integers((4, 20), size=(200, 2)):
+        agent.update(np.eye(4)[persona], shelf, arm, arm % 2)
+    before, theta = agent.A_inv.copy(), agent.A_inv @ agent.b
+    page["strike_out"](agent, np.array([3, 7]))
+    stays = np.delete(np.arange(109), [*range(41, 45), *range(57, 61)])
+    assert np.allclose(agent.A_inv[np.ix_(stays, stays)], before[np.ix_(stays, stays)])
+    assert np.allclose((agent.A_inv @ agent.b)[stays], theta[stays])
+    assert np.allclose(agent.A_inv[41:45, 41:45], np.eye(4))
+    assert np.allclose((agent.A_inv @ agent.b)[41:45], 0)
 
 
 def test_the_pooled_mean_is_what_one_model_would_have_learnt(page):
