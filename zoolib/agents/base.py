@@ -123,8 +123,8 @@ class Context:
         one_row = self.features.shape[-2] == 1
         return self.features[(*at[:-1], 0) if one_row else at]
 
-    def of_world(self, w: int) -> Context:
-        """Return the context of one of the worlds, or of one of several visitors, without that axis."""
+    def of_world(self, w: int | slice) -> Context:
+        """Return the context of one of the worlds or visitors, without that axis, or of a slice of them."""
         one = copy.copy(self)  # all worlds have passed the checks
         one.row_labels = None  # were those of the visitors
         for name, array in vars(self).items():
@@ -420,7 +420,7 @@ class Agent(Stateful):
         """Return the number of models of an agent with these settings."""
         arms = settings["n_arms"]
         arms = arms if isinstance(arms, int) else len(arms)
-        shared = settings.get("shared", True) and "own" not in settings
+        shared = settings.get("shared", True)
         return (settings["n_worlds"] or 1) * (1 if shared else arms)
 
     def _setting(self, name: str) -> Any:

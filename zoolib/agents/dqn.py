@@ -145,6 +145,7 @@ class QNetwork(nn.Module):
         self.head = MLP((encoder.n_features, *widths), generators)
         self.vector = as_vector(self)
         layers = self.head.layers
+        # Arrays in the memory of `vector.grad`, which stays where it is.
         self._gradients = [(w.grad.numpy(), b.grad.numpy()) for w, b in layers]
 
     def evaluate(self, observation: NDArray) -> NDArray:
@@ -178,7 +179,7 @@ class QNetwork(nn.Module):
                 np.matmul(inputs[place].mT, gradient, out=of_weight)
                 np.add.reduce(gradient, axis=-2, keepdims=True, out=of_bias)
                 gradient = gradient @ self.head.weights[place].data.numpy().mT
-                if place > 0:
+                if place > 0:  # the inputs of a later layer come from a ReLU
                     gradient *= inputs[place] > 0
         return gradient
 
@@ -280,7 +281,7 @@ class DQNAgent(SessionAgent):
         if self.n_updates == 0:
             self.network = self.target = self._make_network()
             if self.target_every is not None:
-                self.target = self._make_network()
+                self.target = self._make_network()  # from the same seeds: equal
             self._adam = Adam([self.network.vector], lr=self.learning_rate)
             self._adam.begin()
 
@@ -309,7 +310,8 @@ class DQNAgent(SessionAgent):
         q = self.network.evaluate(rows if many else rows[..., None, :])
         return finite("Q", q if many else q[..., 0, :])
 
-    _values = q
+    def _values(self, observation: ArrayLike) -> NDArray[np.float32]:
+        return self.q(observation)
 
     def select(self, observation: ArrayLike) -> int | NDArray[np.int64]:
         """Return the best action by `q` or, with probability `epsilon`, a random one; an int or shape (W,)."""
@@ -325,7 +327,15 @@ class DQNAgent(SessionAgent):
         chosen = np.where(explores, (drawn[..., 1] * self.n_actions).astype(int), best)
         return chosen if chosen.ndim else int(chosen)
 
-    def learn(self, *step: NDArray) -> None:
+    def learn(
+        self,
+        observation: NDArray,
+        action: NDArray,
+        reward: NDArray,
+        after: NDArray,
+        ended: NDArray,
+        played: NDArray,
+    ) -> None:
         """Store a checked step and, if it is time, train.
 
         Raises
@@ -333,22 +343,23 @@ class DQNAgent(SessionAgent):
         FloatingPointError
             If a loss or a gradient is not finite.
         """
-        *row, played = step
-        due = (self.n_updates + 1) % self.train_every == 0
-        trains = due and self.n_updates >= self.learning_starts
+        row = observation, action, reward, after, ended
+        count = self.n_updates + 1
+        trains = count > self.learning_starts and count % self.train_every == 0
         with self._unchanged_on_failure() if trains else nullcontext():
             self.memory.add(*row, played=played)
             if trains and len(self.memory) > 0:
                 self._train()
-        self.n_updates += 1
-        if self.target_every is not None and self.n_updates % self.target_every == 0:
+        self.n_updates = count
+        if self.target_every is not None and count % self.target_every == 0:
             self.target.vector.copy_(self.network.vector)
 
     def _train(self) -> None:
         """Take an optimiser step, unless a gradient is not finite."""
         draw = self.memory.sample if self.replay else self.memory.newest
-        seen, action, *later = draw(self.batch_size)
-        error = self.network.regress(seen, action, self.targets(*later))
+        seen, action, reward, after, ended = draw(self.batch_size)
+        target = self.targets(reward, after, ended)
+        error = self.network.regress(seen, action, target)
         finite("losses", error)
         finite("gradients", self.network.vector.grad.numpy())
         self._adam.step()
@@ -360,9 +371,9 @@ class DQNAgent(SessionAgent):
         # Nothing follows the end of a session.
         factor = np.float32(self.discount) * ~ended
         q = self.target.evaluate(after)
-        names = self.network.evaluate(after) if self.double else q
-        named = names.argmax(axis=-1, keepdims=True)
-        return reward + factor * np.take_along_axis(q, named, axis=-1)[..., 0]
+        chooser = self.network.evaluate(after) if self.double else q
+        best = chooser.argmax(axis=-1, keepdims=True)
+        return reward + factor * np.take_along_axis(q, best, axis=-1)[..., 0]
 
     def _observed(self, name: str, value: ArrayLike, lead: tuple) -> NDArray:
         shape = (*lead, self.encoder.n_observed)

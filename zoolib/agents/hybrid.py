@@ -87,7 +87,7 @@ class HybridLinUCBAgent(Agent):
 
     @classmethod
     def _least_numbers(cls, settings: dict[str, Any]) -> float:
-        own = cls._n_models(settings) * len(settings["own"])
+        own = cls._n_models(settings | {"shared": False}) * len(settings["own"])
         return settings["n_features"] ** 2 + own * settings["n_features"]
 
     def scores(self, context: Context) -> NDArray[np.float64]:

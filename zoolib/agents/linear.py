@@ -8,6 +8,7 @@ log-odds of a click (Chapter 4, "The additive trap").
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
@@ -29,6 +30,7 @@ from zoolib._support.checks import (
 from zoolib._support.settings import one_of, optional, setting
 from zoolib._support.tables import column_labels
 from zoolib.agents.base import Agent, Context
+from zoolib.agents.policies import with_floor
 from zoolib.models.posterior import RidgePosterior, rows_of_each
 
 # The least weight of a row, however certain the predicted click: see `LinearAgent.linearise`.
@@ -172,11 +174,11 @@ class LinearAgent(Agent):
         """Apply the discount or window, then learn from the arm played."""
         x = context.row(at).astype(self.dtype, copy=False)
         arm = at[-1]
-        at = self._model(arm)
+        model = self._model(arm)
         weight = 1.0
         if self.link == "logit":
-            reward, weight = self.linearise(x, reward, at)
-        self.posterior.learn(x, reward, at, weight, self.discount)
+            reward, weight = self.linearise(x, reward, model)
+        self.posterior.learn(x, reward, model, weight, self.discount)
         if self.window is not None:
             self._slide(arm, x, reward, weight)
 
@@ -204,8 +206,8 @@ class LinearAgent(Agent):
         With a logit link each row is linearised at the model's prediction: see `linearise`. Visit by
         visit, the first rows are linearised far from where the model ends, and with rare clicks the model
         stays too high and too sure. Each pass linearises all rows at the fit of the last one, which is
-        Newton's method for logistic regression with a ridge, and stops when nothing changes. Without a link
-        one pass is exact.
+        Newton's method for logistic regression with a ridge, and stops when nothing changes; should the last
+        one still have changed something, a warning says so. Without a link one pass is exact.
 
         Parameters
         ----------
@@ -244,6 +246,11 @@ class LinearAgent(Agent):
             self.posterior.rebuild(x, target, weight, model)
             if np.allclose(self.posterior.mean[model], last, rtol=1e-9, atol=1e-12):
                 return
+        if self.link == "logit":
+            warnings.warn(
+                f"the fit still moved in pass {passes}: give it more passes, or a larger ridge",
+                stacklevel=4,
+            )
 
     def linearise(
         self, x: NDArray, reward: ArrayLike, at: tuple
@@ -270,25 +277,27 @@ class LinearAgent(Agent):
     ) -> None:
         """Store the newest row, and remove the row that leaves the window from the posterior."""
         place = self._n_recent % self.window
-        gone = {name: column[place].copy() for name, column in self._recent.items()}
-        row = {"arm": arm, "x": x, "reward": reward, "weight": weight}
+        old = {name: column[place].copy() for name, column in self._recent.items()}
+        new = {"arm": arm, "x": x, "reward": reward, "weight": weight}
         for name, column in self._recent.items():
-            column[place] = row[name]
+            column[place] = new[name]
         self._n_recent += 1
-        if self._n_recent > self.window:
-            model = self._model(gone["arm"])
-            x = gone["x"]
-            weight = gone["weight"]
-            if np.any(weight * np.vecdot(x, x) > FAR * self.posterior.ridge):
-                self._relearn(gone["arm"], model)
-            else:
-                self.posterior.learn(x, gone["reward"], model, -weight)
+        if self._n_recent <= self.window:
+            return
+        model = self._model(old["arm"])
+        length = old["weight"] * np.vecdot(old["x"], old["x"])
+        if np.any(length > FAR * self.posterior.ridge):
+            self._relearn(old["arm"], model)
+        else:
+            self.posterior.learn(old["x"], old["reward"], model, -old["weight"])
 
     def _relearn(self, arm: ArrayLike, model: tuple) -> None:
         """Learn the model of an arm, or of all, from the rows in the window alone."""
-        of_arm, x, reward, weight = self._recent.values()
-        weight = weight if self.shared else np.where(of_arm == arm, weight, 0)
-        self.posterior.rebuild(np.moveaxis(x, 0, -2), reward.T, weight.T, model)
+        weight = self._recent["weight"]
+        if not self.shared:
+            weight = np.where(self._recent["arm"] == arm, weight, 0)
+        x = np.moveaxis(self._recent["x"], 0, -2)
+        self.posterior.rebuild(x, self._recent["reward"].T, weight.T, model)
 
     def _model(self, arm: ArrayLike) -> tuple:
         """Return the index of the model of an arm, in each world."""
@@ -399,14 +408,8 @@ class EpsilonGreedyAgent(LinearAgent):
         arm = np.where(explore < self.epsilon, any_arm, self._best(scores, tie))
         return int(arm) if arm.ndim == 0 else arm
 
-    def propensities(
-        self,
-        context: Context,
-        allowed: ArrayLike | None = None,
-        n_draws: int = 100,
+    def _policy(
+        self, context: Context, allowed: NDArray[np.bool_], n_draws: int
     ) -> NDArray[np.float64]:
-        """Return the probability with which `select` chooses each arm: see `Agent.propensities`."""
-        best = super().propensities(context, allowed)
-        allowed = self._mask(context, allowed)
-        any_arm = allowed / allowed.sum(axis=-1, keepdims=True)
-        return (1 - self.epsilon) * best + self.epsilon * any_arm
+        best = super()._policy(context, allowed, n_draws)
+        return with_floor(best, self.epsilon, allowed)

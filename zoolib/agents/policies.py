@@ -18,6 +18,9 @@ ROUNDING = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 RESIDUE = 1e-10
 # Tolerance for the sum of probabilities: single precision passes, and no interval is that narrow.
 SUM_TOLERANCE = 1e-6
+SIGMAS = (
+    6  # standard deviations, beyond which `best_of_normals` leaves a distribution out
+)
 # Numbers times nodes in `best_of_normals`, for one decision, and for all that are computed at once.
 MOST_NODES = 2_400
 MOST_AT_ONCE = 200_000
@@ -104,7 +107,7 @@ def best_of_normals(
 def _best_of_normals(
     mean: NDArray, deviation: NDArray, allowed: NDArray[np.bool_], n: int
 ) -> NDArray[np.float64]:
-    """Do the same for rows (m, K), with n nodes for the integral."""
+    """Integrate for rows (m, K), with n nodes."""
     mean = np.where(allowed, mean.astype(np.float64), -np.inf)
     top = mean.max(axis=-1, keepdims=True)
     # A lower limit on the standard deviation, so that scores that differ only by rounding tie.
@@ -113,13 +116,15 @@ def _best_of_normals(
     deviation = np.maximum(deviation, narrowest)
     mean = mean[..., None]
     deviation = deviation[..., None]
-    spread = 12 * np.linspace(0, 1, max(25, 2 * n // mean.shape[-2])) - 6
+    of_each = max(25, 2 * n // mean.shape[-2])
+    spread = 2 * SIGMAS * np.linspace(0, 1, of_each) - SIGMAS
     nodes = mean + deviation * spread
     least = nodes[..., 0].max(axis=-1)[..., None]  # the largest is hardly below this
     nodes = np.sort(np.maximum(nodes.reshape(*least.shape[:-1], -1), least), axis=-1)
-    first = (nodes == least).sum(axis=-1)[..., None] - 1
-    at = first + np.linspace(0, 1, n) * (nodes.shape[-1] - 1 - first)
-    nodes = np.take_along_axis(nodes, at.astype(int), axis=-1)[..., None, :]
+    # Of the nodes from `least` on, n at even ranks.
+    lowest = (nodes == least).sum(axis=-1)[..., None] - 1
+    rank = lowest + np.linspace(0, 1, n) * (nodes.shape[-1] - 1 - lowest)
+    nodes = np.take_along_axis(nodes, rank.astype(int), axis=-1)[..., None, :]
     below = ndtr((nodes - mean) / deviation)  # never 0, as all nodes are above `least`
     others = below.prod(axis=-2, keepdims=True) / below
     steps = below[..., 1:] - below[..., :-1]
