@@ -25,10 +25,10 @@ def page():
         ("Shelves", {"n_shelves": 61}, "m, n_shelves|61"),
         ("Shelves", {"n_shelves": 10, "m": 11}, "11"),
         ("Shelves", {"n_shelves": 10, "m": 0}, "0"),
-        ("Bazaar", {"index": None, "fill": "chance"}, "chance"),
-        ("Bazaar", {"index": None, "alpha": -0.1}, "-0.1"),
-        ("Bazaar", {"index": None, "nu": -0.2}, "-0.2"),
-        ("Bazaar", {"index": None, "n": 1}, "n of 2 or more"),
+        ("Funnel", {"index": None, "fill": "chance"}, "chance"),
+        ("Funnel", {"index": None, "alpha": -0.1}, "-0.1"),
+        ("Funnel", {"index": None, "nu": -0.2}, "-0.2"),
+        ("Funnel", {"index": None, "n": 1}, "n of 2 or more"),
     ],
 )
 def test_what_it_builds_refuses_settings_in_words(page, built, given, named):
@@ -63,7 +63,7 @@ def test_newcomers_are_found_wherever_they_are_filed(page):
 def test_a_long_run_says_on_the_page_how_long_it_will_take(page, bars_of, capsys, fill):
     bars_of(page)
     visitors, noise = page["draw_visitors"](300)
-    agent = page["Bazaar"](FEW, page["Shelves"](FEW, n_shelves=8, m=8), fill, n=10)
+    agent = page["Funnel"](FEW, page["Shelves"](FEW, n_shelves=8, m=8), fill, n=10)
     shop = page["Shop"](FEW, np.ones(32), np.array([0, 1]))
     shown, *_ = page["serve"](agent, shop, visitors, noise)
     assert shown.shape == (300,)
