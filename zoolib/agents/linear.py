@@ -30,7 +30,6 @@ from zoolib._support.checks import (
 from zoolib._support.settings import one_of, optional, setting
 from zoolib._support.tables import column_labels
 from zoolib.agents.base import Agent, Context
-from zoolib.agents.policies import with_floor
 from zoolib.models.posterior import RidgePosterior, rows_of_each
 
 # The least weight of a row, however certain the predicted click: see `LinearAgent.linearise`.
@@ -412,4 +411,5 @@ class EpsilonGreedyAgent(LinearAgent):
         self, context: Context, allowed: NDArray[np.bool_], n_draws: int
     ) -> NDArray[np.float64]:
         best = super()._policy(context, allowed, n_draws)
-        return with_floor(best, self.epsilon, allowed)
+        any_arm = allowed / allowed.sum(axis=-1, keepdims=True)
+        return (1 - self.epsilon) * best + self.epsilon * any_arm
