@@ -1,6 +1,7 @@
 """What Chapter 3 builds on its page: settings that she may try, and a race that a command plays, too."""
 
 import json
+from collections import deque
 
 import numpy as np
 import pytest
@@ -80,6 +81,20 @@ def test_the_comparison_of_scores_hears_clicks(page, deaf):
     ours, theirs = Deaf(9), NeuralUCBAgent(50, 9, alpha=1.0, n_batches=2)
     page["hand_over"](ours.net, theirs.network.layers)
     assert page["same_scores"](ours, theirs, 120) is not deaf
+
+
+def test_neural_ucb_studies_at_every_fiftieth_visit_when_its_memory_is_full(
+    page, monkeypatch
+):
+    studied = []
+    study = page["NeuralUCB"].update.__globals__
+    monkeypatch.setitem(study, "study", lambda *_: studied.append(agent.visits))
+    agent = page["NeuralUCB"](3, units=2)
+    agent.rows, agent.clicks = deque(maxlen=100), deque(maxlen=100)
+    for _ in range(220):
+        agent.update(Context(0, np.eye(3)), 0, 1.0)
+    assert len(agent.rows) == 100
+    assert studied == [100, 150, 200]
 
 
 def test_statistics_are_rebuilt_as_they_are_learnt_row_by_row(page):
