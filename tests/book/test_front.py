@@ -36,15 +36,13 @@ def test_then_come_the_picture_the_commands_the_use_and_the_paths(text, picture)
     assert places == sorted(places)
 
 
-def test_the_five_lines_run_and_are_those_of_the_first_page():
+def test_the_six_lines_run_and_are_those_of_the_first_page(capsys):
     lines = [line for line in USE.splitlines() if line]
-    assert len(lines) == 5
+    assert len(lines) == 6
     cells = jupytext.reads(FRONT, fmt="md:myst").cells
     assert USE.strip() in [cell.source for cell in cells if cell.cell_type == "code"]
-    namespace = {}
-    exec("\n".join(lines[:-1]), namespace)
-    scores = namespace["agent"].scores(namespace["visit"])
-    assert scores.argmax() == 2  # what was shown and clicked
+    exec(USE, {})
+    assert capsys.readouterr().out == "first choice: arm 2\nthen: arm 0\n"
 
 
 def test_the_readme_leaves_minutes_to_the_pages():

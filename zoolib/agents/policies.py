@@ -18,9 +18,8 @@ ROUNDING = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 RESIDUE = 1e-10
 # Tolerance for the sum of probabilities: single precision passes, and no interval is that narrow.
 SUM_TOLERANCE = 1e-6
-SIGMAS = (
-    6  # standard deviations, beyond which `best_of_normals` leaves a distribution out
-)
+# Standard deviations beyond which `best_of_normals` leaves a distribution out.
+SIGMAS = 6
 # Numbers times nodes in `best_of_normals`, for one decision, and for all that are computed at once.
 MOST_NODES = 2_400
 MOST_AT_ONCE = 200_000
