@@ -16,6 +16,7 @@ import pytest
 
 from tests.notebooks import ROOT
 from zoolib.__main__ import main
+from zoolib._support import files
 from zoolib.book import exercises, grading
 
 # Two exercises that ask for 7, so that no kernel waits for the judges of all chapters.
@@ -263,6 +264,25 @@ def started(folder, *cells):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     return process, psutil.Process(process.pid).children(recursive=True)
+
+
+def test_a_ctrl_c_in_a_callback_is_not_lost(tmp_path, monkeypatch, capsys):
+    """Python drops an exception that is raised while an object is deleted."""
+
+    class Callback:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    def write_whole(*given):
+        files.write_whole(*given)
+        Callback()
+
+    hand_in(tmp_path / "a.ipynb", [SET_UP, ONE])
+    hand_in(tmp_path / "b.ipynb", [SET_UP, ENDLESS])
+    monkeypatch.setattr(grading, "write_whole", write_whole)
+    assert main(["grade", str(tmp_path)]) == 130
+    assert re.search("^a +passed$", capsys.readouterr().out, flags=re.M)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_ctrl_c_ends_the_kernels_and_keeps_what_was_graded(tmp_path):

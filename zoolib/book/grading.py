@@ -234,19 +234,23 @@ def main(arguments: Namespace) -> int:
         raise ValueError(f"folder must hold notebooks: got none in {folder}")
     file = folder / strftime("grades-%Y%m%d-%H%M%S.csv")
     print(WARNING.format(len(found), file), flush=True)
-    rows, stop, status = [], Event(), 0
+    rows, stop = [], Event()
+    # Not an exception, which may be lost, in a callback for example.
+    before = signal.signal(signal.SIGINT, lambda *_: stop.set())
     pool = ThreadPoolExecutor(jobs)
     tasks = [pool.submit(graded, folder, row, arguments, stop) for row in found]
     try:
         for task in progress_bar(True, iterable=as_completed(tasks), total=len(found)):
+            if stop.is_set():
+                break
             rows.append(task.result())
             text = table(rows, arguments.exercises).to_csv().encode()
             write_whole(file, lambda to, text=text: to.write(text))
-    except KeyboardInterrupt:
-        status = 130
+        status = 130 if stop.is_set() else 0
     finally:
         stop.set()
         pool.shutdown(cancel_futures=True)
+        signal.signal(signal.SIGINT, before)
     if rows:
         report(table(rows, arguments.exercises))
     return status
