@@ -532,8 +532,10 @@ def test_a_fit_is_the_best_fit_to_the_log(link, shared):
 def test_a_fit_that_still_moves_in_its_last_pass_says_so():
     agent = LinUCBAgent(1, 1, link="logit")
     log = np.ones((4, 1)), [0] * 4, [1, 0, 0, 0]
-    with pytest.warns(UserWarning, match="still moved in pass 2: give it more passes"):
+    words = "still moved in pass 2: give it more passes"
+    with pytest.warns(UserWarning, match=words) as warned:
         agent.fit_many(*log, passes=2)
+    assert [one.filename for one in warned] == [__file__]
     agent.fit_many(*log)  # warnings are errors here
     eta = agent.posterior.mean.item()
     assert 1 - 4 * expit(eta) == pytest.approx(

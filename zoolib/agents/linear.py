@@ -248,7 +248,7 @@ class LinearAgent(Agent):
         if self.link == "logit":
             warnings.warn(
                 f"the fit still moved in pass {passes}: give it more passes, or a larger ridge",
-                stacklevel=4,
+                stacklevel=3,  # where `fit_many` was called
             )
 
     def linearise(
