@@ -120,28 +120,30 @@ def _chance(by_chance: Function, by_draw: Function) -> None:
 def _deadlock(refuses_from: Function) -> None:
     """Find when the ball's bound has fallen to the mouse's rate."""
     for ball, mouse in ((0.1, 0.3), (0.05, 0.5), (0.2, 0.25)):
-
-        def smallest(
-            limit: float, ball: float = ball, shrunk: bool = True, root: bool = True
-        ) -> int:
-            n = 0
-            while True:
-                mean = ball * n / (1 + n) if shrunk else ball
-                if mean + (1 / np.sqrt(1 + n) if root else 1 / (1 + n)) <= limit:
-                    return n
-                n += 1
-
+        right = _refused_from(ball, mouse)
         mistakes = {
-            "The width is a root: 1 / √(1 + n).": smallest(mouse, root=False),
-            "The ridge shrinks the ball's mean to n/(1 + n) of its rate.": smallest(
-                mouse, shrunk=False
+            "The width is a root: 1 / √(1 + n).": _refused_from(ball, mouse, power=1),
+            "The ridge shrinks the ball's mean to n/(1 + n) of its rate.": _refused_from(
+                ball, mouse, shrunk=False
             ),
-            "That is the last n with which it is shown.": smallest(mouse) - 1,
-            "The ball's mean is a part of its bound, too.": smallest(mouse, ball=0),
+            "That is the last n with which it is shown.": right - 1,
+            "The ball's mean is a part of its bound, too.": _refused_from(0, mouse),
         }
         hint = "From which n on is the ball's bound no larger than the mouse's rate?"
         found = answer(refuses_from, ball, mouse)
-        expect_close(found, smallest(mouse), hint, within=1e-6, mistakes=mistakes)
+        expect_close(found, right, hint, within=1e-6, mistakes=mistakes)
+
+
+def _refused_from(
+    ball: float, mouse: float, shrunk: bool = True, power: float = 0.5
+) -> int:
+    """Count the looks after which the ball's bound is no larger than the mouse's rate."""
+    n = 0
+    while True:
+        mean = ball * n / (1 + n) if shrunk else ball
+        if mean + (1 + n) ** -power <= mouse:
+            return n
+        n += 1
 
 
 @exercise("ex-members")
