@@ -1,4 +1,4 @@
-"""The table of agents' promise: each row shows a number and leads to the section it comes from."""
+"""The promise of the tables of agents: each row shows a number and leads to the section it comes from."""
 
 import re
 
@@ -7,11 +7,15 @@ import pytest
 from tests.notebooks import ROOT
 
 PAGE = (ROOT / "chapters" / "which-agent.md").read_text()
-TABLE = re.search(r"```\{list-table\}.*?\n\n(.*?)\n```", PAGE, flags=re.S)[1]
-ROWS = [row.split("\n  - ") for row in re.split(r"^\* - ", TABLE, flags=re.M)[2:]]
+TABLES = re.findall(r"```\{list-table\}.*?\n\n(.*?)\n```", PAGE, flags=re.S)
+ROWS = [
+    row.split("\n  - ")
+    for table in TABLES
+    for row in re.split(r"^\* - ", table, flags=re.M)[2:]
+]
 
 
-def test_the_table_covers_what_a_shop_may_meet():
+def test_the_tables_cover_what_a_shop_may_meet():
     shops = " ".join(shop.lower() for shop, *_ in ROWS)
     asked = (
         "few kinds",
