@@ -165,10 +165,9 @@ def test_a_fault_that_misses_the_first_event_of_a_window_is_reported_after_the_d
     failed[41:] = 1
     assert monitor.delay == 79
     assert monitor.watch(failed).delay(41) == 79
-    monitor.reset()
-    assert monitor.watch(failed).delay(400 + 41) == 79
-    monitor.reset()
-    assert monitor.watch(np.r_[failed[1:], 1]).delay(800 + 40) == 40
+    assert (
+        Monitor("errors", rates(), works, **settings).watch(failed[1:]).delay(40) == 40
+    )
 
 
 def test_delays_count_from_the_fault_to_the_next_alarm():
@@ -183,20 +182,6 @@ def test_delays_count_from_the_fault_to_the_next_alarm():
     assert none.watch(np.zeros((2, 4), int)).delay(0).tolist() == [np.inf, np.inf]
     one = Monitor("m", counts(2), at_least(0), **settings)
     assert one.watch([1]).delay(0) == np.inf
-
-
-def test_after_a_reset_what_comes_next_is_normal():
-    clicked = np.r_[np.tile([1, 0], 200), np.zeros(600, int)]
-    settings = {"window": 50, "reference": 2, "false_alarms": 1}
-    monitor = Monitor("clicks", rates(), same_rates, **settings)
-    assert [a.step for a in monitor.update(clicked[:510])] == [450, 500]
-    monitor.reset()
-    assert monitor.update(clicked[510:]) == []
-    assert monitor.step == 1_000
-    assert [a.step for a in monitor.update(np.ones(70, int))] == [1_010, 1_060]
-    early = Monitor("clicks", rates(), same_rates, skip=30, **settings)
-    early.reset()
-    assert early.state()["begin"] == 30
 
 
 # ---- statistics ----
@@ -589,12 +574,10 @@ def test_promises_and_sizes_are_checked():
     [
         ({"step": 7}, ValueError),
         ({"step": 8.0}, TypeError),
-        ({"begin": -1}, ValueError),
         ({"sums": []}, ValueError),
         ({"sums": [[[0, 1]], [[0, 1], [1, 1]], [[0, 1], [1, 1]]]}, ValueError),
         ({"sums": [[[np.nan, 1], [2, 1]]] * 3}, ValueError),
         ({"sums": [None] * 3}, TypeError),
-        ({"more": 1}, ValueError),
     ],
 )
 def test_states_of_other_monitors_are_refused(change, error):
@@ -607,6 +590,7 @@ def test_states_of_other_monitors_are_refused(change, error):
         monitor.restore(other)
     with pytest.raises(ValueError, match=r"state must come from Monitor\.state"):
         monitor.restore([1])
+    monitor.restore(good | {"begin": 0})  # as files say that were written before
     assert monitor.state() == good
     wide = Monitor("m", rates(2), same_rates, n_worlds=3, **settings)
     with pytest.raises(ValueError, match="same window, reference and worlds"):

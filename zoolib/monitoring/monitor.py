@@ -159,15 +159,8 @@ class Monitor:
         )
         self.delay = 2 * self.window - 1
         self.step = 0
-        self._begin = self.skip
         self._sums: NDArray | None = None  # sums of the current, incomplete window
         self._past: list[NDArray] = []  # sums of the reference windows
-
-    def reset(self) -> None:
-        """Discard the reference; the next windows become the new one."""
-        self._begin = max(self.step, self.skip)
-        self._sums = None
-        self._past = []
 
     def update(self, *columns: ArrayLike) -> list[Alert]:
         """Process the next events, and return the alarms that they raise.
@@ -191,7 +184,7 @@ class Monitor:
         before = vars(self).copy()
         first = self.step
         last = first + columns[0].shape[-1]
-        end = first + self.window - (first - self._begin) % self.window
+        end = first + self.window - (first - self.skip) % self.window
         cuts = sorted({first, *range(end, last, self.window), last})
         judged = []
         try:
@@ -214,15 +207,14 @@ class Monitor:
         """Return the monitor's state as plain numbers and lists, for example for JSON."""
         filling = [] if self._sums is None else [self._sums]
         sums = [one.tolist() for one in (*self._past, *filling)]
-        return {"step": self.step, "begin": self._begin, "sums": sums}
+        return {"step": self.step, "sums": sums}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from the `state` of another monitor with the same settings."""
-        known = {"step", "begin", "sums"}
-        if not isinstance(state, Mapping) or set(state) != known:
+        if not isinstance(state, Mapping) or not {"step", "sums"} <= set(state):
             raise ValueError(f"state must come from Monitor.state: got {state!r}")
-        step, begin = (as_size(key, state[key], least=0) for key in ("step", "begin"))
-        windows, filling = divmod(max(0, step - begin), self.window)
+        step = as_size("step", state["step"], least=0)
+        windows, filling = divmod(max(0, step - self.skip), self.window)
         n_past = min(self.reference, windows)
         worlds = self._worlds
         sums = [as_array("sums", one) for one in state["sums"]]
@@ -236,7 +228,6 @@ class Monitor:
                 f"state must come from a monitor with the same window, reference and worlds: got {state!r}"
             )
         self.step = step
-        self._begin = begin
         self._past = sums[:n_past]
         self._sums = sums[-1] if filling else None
 
@@ -259,10 +250,10 @@ class Monitor:
     def _take(self, stop: int, new: NDArray) -> list[tuple[int, NDArray]]:
         """Add the sums of events that end before `stop`; return the result of a window that ends there."""
         self.step = stop
-        if stop <= self._begin:
+        if stop <= self.skip:
             return []
         self._sums = new if self._sums is None else self._sums + new
-        if (stop - self._begin) % self.window:
+        if (stop - self.skip) % self.window:
             return []
         now = self._sums
         self._sums = None
