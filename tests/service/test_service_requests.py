@@ -317,14 +317,20 @@ def test_expired_decisions_are_zeros_in_the_log_and_learnt_in_its_order(path, cl
         assert service.learnt() == after
 
 
-def test_a_late_reward_finds_its_zero_though_nobody_came_before(path, clock):
+def test_a_late_reward_is_refused_though_nobody_came_before_and_writes_nothing(
+    path, clock
+):
     with shop(path, clock=clock) as service:
         events = [service.select(user).event_id for user in range(30)]
         clock.now += EASY.attribution
-        with pytest.raises(LateRewardError):
-            service.reward(events[-1], 1)
+        before = service.store._db.total_changes
+        for event, error in ((events[-1], LateRewardError), (999, UnknownEventError)):
+            with pytest.raises(error):
+                service.reward(event, 1)
+        assert service.store._db.total_changes == before  # its zero waits for its turn
+        assert service.fates()["expired"] == 30
         learnt = [row[1] for row in service.store.rewards_after(0)]
-        assert learnt == [*events[:10], events[-1]]
+        assert learnt == events
 
 
 def test_serving_expires_a_few_decisions_in_passing(path, clock):
@@ -334,12 +340,12 @@ def test_serving_expires_a_few_decisions_in_passing(path, clock):
         new = service.select("anna").event_id
         assert service.store.fates()["expired"] == 10
         service.reward(new, 1)
-        assert service.store.fates()["expired"] == 20
         learnt = [row[1] for row in service.store.rewards_after(0)]
-        assert learnt == [*old[:20], new]
+        assert learnt == [*old[:10], new]
+        service.select("anna")
         service.select("anna")
         assert service.store.fates() == {
-            "open": 1,
+            "open": 2,
             "rewarded": 1,
             "expired": 25,
             "refused": 0,

@@ -379,8 +379,8 @@ class BanditService:
     def fates(self) -> dict[str, int]:
         """Count the decisions by their fates, after overdue ones have expired.
 
-        Those in the log are "open", since a reward may yet come, "rewarded", or "expired"; `select` and
-        `reward` let a few expire in passing. Those "refused" did not reach the disk: nobody has seen them,
+        Those in the log are "open", since a reward may yet come, "rewarded", or "expired"; `select` lets
+        a few expire in passing. Those "refused" did not reach the disk: nobody has seen them,
         and no agent learns from them.
         """
         self.store.expire()

@@ -35,7 +35,7 @@ SNAPSHOTS_KEPT = 2
 
 
 class RewardRejectedError(ValueError):
-    """A reward that cannot be counted; a counter changes, and nothing that another call would not change."""
+    """A reward that cannot be counted; a counter changes, and nothing else."""
 
 
 class UnknownEventError(RewardRejectedError):
@@ -247,16 +247,14 @@ class Store(Log):
 
         With `when_closed` it has none yet, 0: it gets it when its window closes.
         """
-        row = (min(event_id, LARGEST_ID),)
         with self.alone:
             now = self._now()
             with self as db:
-                self._expire(db, now, EXPIRED_AT_ONCE)
-                self._expire(db, now, 1, *row)
                 found = db.execute(
-                    "SELECT NOT open OR claimed IS NOT NULL, ifnull(expired, 0) FROM events"
-                    " LEFT JOIN rewards ON event = id WHERE id = ?",
-                    row,
+                    "SELECT NOT open OR claimed IS NOT NULL OR due <= ?1,"
+                    " ifnull(expired, claimed IS NULL AND due <= ?1) FROM events"
+                    " LEFT JOIN rewards ON event = id WHERE id = ?2",
+                    (now, min(event_id, LARGEST_ID)),
                 ).fetchone()
                 if found == (0, 0):
                     if when_closed:
@@ -281,16 +279,13 @@ class Store(Log):
                 total += self._expire(db, now, EXPIRED_IN_ONE_GO)
         return total
 
-    def _expire(
-        self, db: sqlite3.Connection, now: float, most: int, event: int | None = None
-    ) -> int:
-        """Give overdue open events a reward, zero if none was claimed, the oldest first, or one; count them."""
-        which, values = ("", ()) if event is None else (" AND id = ?", (event,))
+    def _expire(self, db: sqlite3.Connection, now: float, most: int) -> int:
+        """Give overdue open events a reward, zero if none was claimed, the oldest first; count them."""
         return db.execute(
             "INSERT INTO rewards (event, reward, time, expired)"
             " SELECT id, ifnull(claimed, 0), ?, claimed IS NULL FROM events"
-            f" WHERE open AND due <= ?{which} ORDER BY due, id LIMIT ?",
-            (now, now, *values, most),
+            " WHERE open AND due <= ? ORDER BY due, id LIMIT ?",
+            (now, now, most),
         ).rowcount
 
     def oldest_open(self) -> float:
