@@ -142,8 +142,7 @@ class Breaker:
 
     def check_is_due(self, now: float) -> bool:
         """Whether it is time for a health check."""
-        # If the clock went backwards, do not wait until it has caught up.
-        return self._checked is None or not 0 <= now - self._checked < PAUSE
+        return self._checked is None or now - self._checked >= PAUSE
 
     def checked(self, reason: str, now: float) -> None:
         """Record a health check: passed unless a reason is given."""

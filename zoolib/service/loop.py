@@ -158,7 +158,6 @@ class BanditService:
         self.settings = settings or Settings()
         self._deadline = min(self.settings.deadline, threading.TIMEOUT_MAX)
         self.make_agent = make_agent
-        self.clock = clock
         self._healthy = healthy or (lambda: True)
         self._features = features
         self._lock = threading.Lock()
@@ -226,9 +225,6 @@ class BanditService:
             )
         return agent
 
-    def _now(self) -> float:
-        return as_finite("clock", self.clock())
-
     # ---- Serve
 
     def select(
@@ -264,7 +260,7 @@ class BanditService:
         if known := self.store.decided(user, request):
             return Decision(*known)
         offered = self._offered(without)
-        now = self._now()
+        now = self.store.now()
         assigned = self.rollout.assign(user)
         context = self._look_up(user_id, moment)
         version, probabilities = self._score(assigned, context, offered, now)
@@ -401,8 +397,9 @@ class BanditService:
         answer = self._workers.call(task, None if whole else self._deadline)
         if answer.error is not None and not isinstance(answer.error, BusyError):
             self._models.pop(name, None)
+            now = self.store.now()
             with self._lock:
-                self._breakers[name].tried(words(answer.error), self._now())
+                self._breakers[name].tried(words(answer.error), now)
         return answer
 
     def _answer(self, name: str, question: Callable[[Model], Any]) -> Any:

@@ -150,22 +150,23 @@ class Store(Log):
         with self.alone:
             self.counters[what] += 1
 
-    def _now(self) -> float:
+    def now(self) -> float:
         """Return the time of the log: the clock's, unless that has gone backwards."""
-        reading = as_finite("clock", self.clock())
-        if abs(reading) > LATEST:
-            raise ValueError(
-                f"clock must be below {LATEST:.0e} seconds: got {reading:g}"
-            )
-        before = self._reading
-        self._reading = reading
-        if reading < self._time:
-            if reading < before:
-                self.note("clock went backwards")
-            self._time += max(0.0, reading - before)
-        else:
-            self._time = reading
-        return self._time
+        with self.alone:
+            reading = as_finite("clock", self.clock())
+            if abs(reading) > LATEST:
+                raise ValueError(
+                    f"clock must be below {LATEST:.0e} seconds: got {reading:g}"
+                )
+            before = self._reading
+            self._reading = reading
+            if reading < self._time:
+                if reading < before:
+                    self.note("clock went backwards")
+                self._time += max(0.0, reading - before)
+            else:
+                self._time = reading
+            return self._time
 
     def ahead(self) -> float:
         """Return how many seconds the time of the log is ahead of the clock."""
@@ -220,7 +221,7 @@ class Store(Log):
         mask = None if offered is None else offered.tobytes()
         try:
             with self.alone:
-                now = self._now()
+                now = self.now()
                 with self as db:
                     # Another thread may have answered the request meanwhile.
                     known = request and self._answer(
@@ -248,7 +249,7 @@ class Store(Log):
         With `when_closed` it has none yet, 0: it gets it when its window closes.
         """
         with self.alone:
-            now = self._now()
+            now = self.now()
             with self as db:
                 found = db.execute(
                     "SELECT NOT open OR claimed IS NOT NULL OR due <= ?1,"
@@ -272,8 +273,7 @@ class Store(Log):
     def expire(self) -> int:
         """Give all overdue open events their reward, or zero, the oldest first; return how many there were."""
         total = 0
-        with self.alone:
-            now = self._now()
+        now = self.now()
         while self._rows("SELECT 1 FROM events WHERE open AND due <= ? LIMIT 1", now):
             with self.alone, self as db:
                 total += self._expire(db, now, EXPIRED_IN_ONE_GO)
