@@ -24,7 +24,7 @@ from zoolib import (
     NeuralUCBAgent,
 )
 from zoolib._support.state import from_bytes, to_bytes
-from zoolib.agents.policies import draw
+from zoolib.agents.policies import pick
 from zoolib.monitoring import Monitor, at_most, rates, same_rates
 from zoolib.service import (
     BanditService,
@@ -294,11 +294,12 @@ def test_a_decision_is_logged_with_all_that_made_it(path, clock):
 def test_the_propensity_logged_is_the_probability_drawn_with(path, monkeypatch):
     seen = []
 
-    def spied(policy, rng):
-        seen.append((policy, *draw(policy, rng)))
-        return seen[-1][1:]
+    def spied(policy, uniform):
+        arm = pick(policy, uniform)
+        seen.append((policy, arm, policy[arm]))
+        return arm
 
-    monkeypatch.setattr("zoolib.service.loop.draw", spied)
+    monkeypatch.setattr("zoolib.service.loop.pick", spied)
     with opened(path) as service:
         for decision, _ in played(service, 300):
             policy, arm, propensity = seen[decision.event_id - 1]

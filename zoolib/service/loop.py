@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import as_finite, as_level, as_probability, as_size
 from zoolib.agents.base import Agent, Context
-from zoolib.agents.policies import draw
+from zoolib.agents.policies import pick
 from zoolib.monitoring import Alert
 from zoolib.service.database import StoreError
 from zoolib.service.health import (
@@ -265,12 +265,12 @@ class BanditService:
         context = self._look_up(user_id, moment)
         version, probabilities = self._score(assigned, context, offered, now)
         with self._lock:
-            arm, propensity = draw(probabilities, self._rng)
+            arm = int(pick(probabilities, self._rng.random()))
         event = self.store.log_event(
             user,
             None if context is None else context.features,
-            int(arm),
-            float(propensity),
+            arm,
+            float(probabilities[arm]),
             version,
             assigned,
             request,

@@ -114,10 +114,10 @@ class Rollout:
 
     def assign(self, user: bytes) -> str:
         """Return the version of a user."""
-        rolling = self.rolling
-        if rolling and bucket(user, rolling.name) < rolling.share:
-            return rolling.name
-        return self.active
+        active, *rolling = self.store.serving()
+        if rolling and bucket(user, rolling[0].name) < rolling[0].share:
+            return rolling[0].name
+        return active.name
 
     def begin(self, name: str) -> None:
         """Give a validated candidate its first users: see `BanditService.begin_rollout`."""
