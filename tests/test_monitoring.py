@@ -578,6 +578,8 @@ def test_promises_and_sizes_are_checked():
         ({"sums": [[[0, 1]], [[0, 1], [1, 1]], [[0, 1], [1, 1]]]}, ValueError),
         ({"sums": [[[np.nan, 1], [2, 1]]] * 3}, ValueError),
         ({"sums": [None] * 3}, TypeError),
+        ({"begin": 3}, ValueError),
+        ({"more": 1}, ValueError),
     ],
 )
 def test_states_of_other_monitors_are_refused(change, error):

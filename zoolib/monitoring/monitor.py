@@ -211,7 +211,12 @@ class Monitor:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from the `state` of another monitor with the same settings."""
-        if not isinstance(state, Mapping) or not {"step", "sums"} <= set(state):
+        # Older states also say where the first window began.
+        if (
+            not isinstance(state, Mapping)
+            or set(state) - {"begin"} != {"step", "sums"}
+            or state.get("begin", self.skip) != self.skip
+        ):
             raise ValueError(f"state must come from Monitor.state: got {state!r}")
         step = as_size("step", state["step"], least=0)
         windows, filling = divmod(max(0, step - self.skip), self.window)
