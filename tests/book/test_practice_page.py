@@ -138,22 +138,6 @@ def test_mondays_agent_serves_by_its_propensities(page):
     assert np.allclose(shares, agent.propensities(shelf), atol=0.03)
 
 
-def test_what_is_struck_out_leaves_what_it_taught(page):
-    """The shared weights keep their belief; the own ones of who has gone are as at first."""
-    rng = np.random.default_rng(0)
-    shelf = np.eye(5)[np.arange(20) % 5]
-    agent = page["SharedLinUCB"](page["hybrid"], 109)
-    for persona, arm in rng.integers((4, 20), size=(200, 2)):
-        agent.update(np.eye(4)[persona], shelf, arm, arm % 2)
-    before, theta = agent.A_inv.copy(), agent.A_inv @ agent.b
-    page["strike_out"](agent, np.array([3, 7]))
-    stays = np.delete(np.arange(109), [*range(41, 45), *range(57, 61)])
-    assert np.allclose(agent.A_inv[np.ix_(stays, stays)], before[np.ix_(stays, stays)])
-    assert np.allclose((agent.A_inv @ agent.b)[stays], theta[stays])
-    assert np.allclose(agent.A_inv[41:45, 41:45], np.eye(4))
-    assert np.allclose((agent.A_inv @ agent.b)[41:45], 0)
-
-
 def test_the_pooled_mean_is_what_one_model_would_have_learnt(page):
     rng = np.random.default_rng(0)
     many, one = LinUCBAgent(4, 3), LinUCBAgent(1, 3)
