@@ -178,7 +178,7 @@ def run(command: list[str], folder: Path, limit_s: float | None = None) -> list[
         environment |= {"PYTHONPATH": str(folder), "ZOOLIB_LENIENT": "0"}
         plugins = ["-p", "tests.mutants", "-p", "no:cacheprovider"]
         try:
-            subprocess.run(
+            ended = subprocess.run(
                 [*command, *plugins],
                 cwd=folder,
                 env=environment,
@@ -188,7 +188,10 @@ def run(command: list[str], folder: Path, limit_s: float | None = None) -> list[
             )
         except subprocess.TimeoutExpired:
             return [{"test": "the limit of time", "s": limit_s, "failed": True}]
-        return [json.loads(row) for row in rows.read_text().splitlines()]
+        found = [json.loads(row) for row in rows.read_text().splitlines()]
+    if ended.returncode and not any(row["failed"] for row in found):
+        found.append({"test": "no test could begin", "s": 0, "failed": True})
+    return found
 
 
 @contextmanager

@@ -66,9 +66,18 @@ def test_draws_are_repeatable_spread_and_only_where_tests_run():
 
 
 @pytest.mark.parametrize(
-    ("after", "notices"), [("pass  # nothing", None), ("return None", "test_two")]
+    ("before", "after", "killer"),
+    [
+        ("'Two.'", "pass  # nothing", None),
+        ("return 2", "return None", "test_counting.py::test_two"),
+        # Where a module of tests cannot even be read, or the folder's conftest.
+        ("return 2", "return 2\nraise SystemExit", "no test could begin"),
+        ("return 2", "return 2\nraise OSError", "no test could begin"),
+    ],
 )
-def test_the_first_test_that_fails_is_the_killer(tmp_path, monkeypatch, after, notices):
+def test_the_first_test_that_fails_is_the_killer(
+    tmp_path, monkeypatch, before, after, killer
+):
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
     module = "def two():\n    'Two.'\n    return 2\n"
@@ -77,10 +86,8 @@ def test_the_first_test_that_fails_is_the_killer(tmp_path, monkeypatch, after, n
         "import counting\ndef test_one(): assert counting.two\ndef test_two(): assert counting.two() == 2\n"
     )
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
-    before = "'Two.'" if notices is None else "return 2"
-    line = 2 if notices is None else 3
+    line = 2 if before == "'Two.'" else 3
     fault = mutants.Mutant("counting.py", line, 4, before, after)
     tests = [f"test_counting.py::{name}" for name in ("test_one", "test_two")]
-    killer = mutants.judge(fault, tests, 500, tmp_path)
-    assert killer == (notices and f"test_counting.py::{notices}")
+    assert mutants.judge(fault, tests, 500, tmp_path) == killer
     assert (tmp_path / "counting.py").read_text() == module
