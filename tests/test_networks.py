@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from zoolib._support.threads import one_thread
 from zoolib.models.networks import MLP, Embedding, descend, seeded
 
 
@@ -247,3 +248,14 @@ def test_a_network_is_evaluated_with_the_weights_that_it_has_now():
     assert network.evaluate(x.astype(np.float64)).dtype == np.float64
     network.evaluate(x.astype(np.float64))[:] = 0  # no view of the weights gets out
     assert agrees(network, x.astype(np.float64))
+
+
+def test_torch_has_one_thread_for_a_while_and_then_as_many_as_before():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with one_thread():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

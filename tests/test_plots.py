@@ -139,6 +139,7 @@ def test_tiles_show_every_number_of_a_table_and_shade_it(ax):
     plots.tiles(ax, table, low=90, high=100)
     assert [text.get_text() for text in ax.texts] == ["91.0", "100.0", "80.0", "95.0"]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("alpha", "discount")
+    assert ax.figure.axes == [ax]  # no bar of colours, which the numbers replace
     ax.figure.canvas.draw()
     opacity = ax.collections[0].get_facecolors()[:, 3]
     shades = [0.104, 1, 0, 0.5]
