@@ -1076,6 +1076,9 @@ def test_a_repr_shows_the_settings_that_are_not_the_defaults():
     assert repr(RandomAgent(3)) == "RandomAgent(n_arms=3)"
     static = StaticAgent(np.ones((9, 5)))
     assert repr(static) == "StaticAgent(predictions=<array (9, 5) 24cac2760ec8>)"
+    exact = NeuralLinearAgent(3, 2, alpha=1.0, dtype=np.float64)
+    shown = "n_arms=3, n_features=2, alpha=1.0, dtype='float64'"
+    assert repr(exact) == f"NeuralLinearAgent({shown})"
 
 
 def test_sequences_and_generators_seed_as_numbers_do():
