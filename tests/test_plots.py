@@ -93,6 +93,15 @@ def test_figures_are_the_same_bytes_each_time(tmp_path):
     assert files[0] == files[1]
 
 
+def test_figures_have_two_sides_of_a_frame_and_a_grid_behind_the_lines(ax):
+    assert [side for side, line in ax.spines.items() if line.get_visible()] == [
+        "left",
+        "bottom",
+    ]
+    assert all(line.get_visible() for line in ax.get_xgridlines())
+    assert ax.get_axisbelow()
+
+
 def test_a_flow_chart_joins_its_boxes_in_the_colours_asked_for():
     boxes = {"a": (0, 0, "blue"), "b\nc": (2, 0, "orange"), "d": (2, 1, "ink")}
     _, ax = plt.subplots()
