@@ -106,6 +106,15 @@ def test_tables_roles_and_names_are_those_of_html(repaired):
     assert page.pre.text == "  two  spaces\n"
 
 
+def test_cells_of_a_stacked_table_know_their_column(repaired):
+    page = repaired(
+        '<table class="stacked"><thead><tr><th><p>what</p></th><th>how <em>long</em></th></tr></thead>'
+        "<tbody><tr><td>a</td><td>1</td></tr><tr><td>b</td><td>2</td></tr></tbody></table>"
+    )
+    named = [cell["data-column"] for cell in page.select("td[data-column]")]
+    assert named == ["What", "How long"] * 2
+
+
 def test_a_picture_without_size_is_reported(tmp_path, caplog):
     (tmp_path / "a.svg").write_text("<svg>")
     file = tmp_path / "page.html"
