@@ -70,7 +70,7 @@ def test_draws_are_repeatable_spread_and_only_where_tests_run():
     [
         ("'Two.'", "pass  # nothing", None),
         ("return 2", "return None", "test_counting.py::test_two"),
-        # Where a module of tests cannot even be read, or the folder's conftest.
+        # What cannot be imported: pytest ends at once, or cannot collect its tests.
         ("return 2", "return 2\nraise SystemExit", "no test could begin"),
         ("return 2", "return 2\nraise OSError", "no test could begin"),
     ],
