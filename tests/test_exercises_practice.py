@@ -145,6 +145,10 @@ def symmetric_root(A_inv):
     return vectors * np.sqrt(values) @ vectors.T
 
 
+def turned(A_inv):
+    return np.linalg.cholesky(A_inv).T
+
+
 ONE, TEN = 1 / 2, 1 - 1 / 2**10
 VERDICTS["ex-shared-draw"] = [
     (drawn, ONE, TEN, "right."),
@@ -152,6 +156,7 @@ VERDICTS["ex-shared-draw"] = [
     (lambda A, b, a, x, xi: drawn(A, b, a, x, xi) + 1, ONE, TEN, "draw of zeros"),
     (lambda A, b, a, x, xi: drawn(A, b, a**0.5, x, xi), ONE, TEN, "not a variance"),
     (lambda *all_five: drawn(*all_five, root=lambda A: A), ONE, TEN, "not A⁻¹ itself"),
+    (lambda *all_five: drawn(*all_five, root=turned), ONE, TEN, "times its transpose"),
     (lambda A, b, a, x, xi: drawn(A, b, 2 * a, x, xi), ONE, TEN, "one draw of weights"),
     (drawn, 1.0, TEN, "ten equal rows"),
     (drawn, ONE, 1 / 2**10, "none is above"),

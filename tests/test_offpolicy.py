@@ -603,6 +603,10 @@ def test_the_floor_is_epsilon_by_k():
     )
     assert np.array_equal(policies.with_floor([0.25, 0.75], 0), [0.25, 0.75])
     assert np.array_equal(policies.with_floor([0.25, 0.75], 1), [0.5, 0.5])
+    # Of each visit's own offer: two of three arms, and one of three.
+    offered = np.array([[True, False, True], [False, True, False]])
+    found = policies.with_floor([[1, 0, 0], [0, 1, 0]], 0.2, offered)
+    assert found == pytest.approx(np.array([[0.9, 0, 0.1], [0, 1, 0]]))
 
 
 def test_policies_that_are_none_are_refused_before_any_luck_is_used():

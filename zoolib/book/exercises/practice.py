@@ -129,6 +129,7 @@ def _shared_draw(drawn: Function, with_one: ArrayLike, with_ten: ArrayLike) -> N
     b = rng.normal(size=4)
     x = rng.normal(size=(3, 4))
     A_inv = root @ root.T
+    lower = np.linalg.cholesky(A_inv)
     alpha = 0.3
     mean = x @ A_inv @ b
     found = answer(drawn, A_inv, b, alpha, x, np.zeros(4))
@@ -140,7 +141,7 @@ def _shared_draw(drawn: Function, with_one: ArrayLike, with_ten: ArrayLike) -> N
     mistakes = {
         "α multiplies a standard deviation, not a variance.": wanted / alpha,
         "The draw needs a matrix L with LLᵀ = A⁻¹, not A⁻¹ itself.": of_inverse,
-        "What must L times its transpose be?": alpha**2 * x @ root.T @ root @ x.T,
+        "What must L times its transpose be?": alpha**2 * x @ lower.T @ lower @ x.T,
     }
     hint = (
         "The scores need the covariance α² xA⁻¹xᵀ: one draw of weights, times all rows."
