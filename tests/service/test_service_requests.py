@@ -854,6 +854,14 @@ def test_calls_that_return_in_time_do_not_wait_for_each_other():
     first.join()
 
 
+def wait_for_threads(n):
+    """Wait until no more than n threads are left."""
+    began = time.perf_counter()
+    while _thread._count() > n and time.perf_counter() < began + 30:
+        time.sleep(0.001)
+    assert _thread._count() == n
+
+
 def test_threads_are_used_again_and_end_when_the_service_is_closed(path):
     before = _thread._count()
     service = shop(path)
@@ -861,10 +869,17 @@ def test_threads_are_used_again_and_end_when_the_service_is_closed(path):
         service.select(user)
     assert _thread._count() <= before + 2
     service.close()
-    began = time.perf_counter()
-    while _thread._count() > before and time.perf_counter() < began + 30:
-        time.sleep(0.001)
-    assert _thread._count() == before
+    wait_for_threads(before)
+
+
+def test_a_thread_whose_call_returns_after_the_closing_ends():
+    workers, gate = Workers(1), threading.Event()
+    before = _thread._count()
+    assert isinstance(workers.call(gate.wait, 0.01).error, TimeoutError)
+    workers.close()
+    assert _thread._count() == before + 1
+    gate.set()
+    wait_for_threads(before)
 
 
 def test_a_service_that_is_closed_says_so_at_once(path):
