@@ -93,6 +93,12 @@ def test_places_are_reserved_for_newcomers_whatever_the_search_says(page):
     assert len(found) <= 10
 
 
+def test_more_newcomers_than_places_are_refused_in_words(page):
+    index = page["Shelves"](FEW, n_shelves=8, m=8)
+    with pytest.raises(ValueError, match="2 places are too few for 2 newcomers"):
+        page["Reserved"](index, [7, 8]).search(FEW[7], 2)
+
+
 def test_fewer_products_than_places_are_all_found(page):
     index = page["Shelves"](FEW, n_shelves=30, m=1)
     found = page["WithNewcomers"](index, FEW, [7]).search(FEW[7], 60)
