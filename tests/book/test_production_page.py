@@ -61,6 +61,17 @@ def test_a_fallback_answers_and_is_logged(loop, page):
     assert row == (pytest.approx(0.2), "fallback")
 
 
+@pytest.mark.parametrize("seen", [np.eye(5, dtype=np.float32), np.ones((5, 4))])
+def test_features_of_any_type_or_size_leave_a_log_that_opens(loop, seen):
+    desk = loop()
+    desk.look_up = lambda user: seen
+    event, _ = desk.select(1)
+    desk.reward(event, 1)
+    (chosen_by,) = desk.db.execute("select chosen_by from decisions").fetchone()
+    assert chosen_by == ("agent" if seen.shape == (5, 5) else "fallback")
+    assert np.array_equal(loop().agent.A, desk.agent.A)
+
+
 @pytest.mark.parametrize("floor", [0, -0.1, 1.5])
 def test_a_floor_is_refused_in_words(loop, floor):
     with pytest.raises(ValueError, match=f"at most 1: got {floor}"):
