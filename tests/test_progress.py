@@ -1,9 +1,12 @@
 """Progress bars: where they are written."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 from zoolib import MLPRecommender, ZooplusSimulator, train_recommender
-from zoolib._support import progress
+from zoolib._support import notebook, progress
 
 
 @pytest.fixture(autouse=True)
@@ -34,3 +37,16 @@ def test_without_validation_rows_a_bar_shows_no_loss_for_them(capsys):
     said = capsys.readouterr().err
     assert "train=" in said
     assert "nan" not in said
+
+
+@pytest.mark.parametrize(
+    ("shell", "found"), [(lambda: object(), True), (lambda: None, False)]
+)
+def test_a_notebook_is_where_a_shell_of_ipython_runs(monkeypatch, shell, found):
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=shell))
+    assert notebook.in_notebook() is found
+
+
+def test_without_ipython_there_is_no_notebook(monkeypatch):
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+    assert notebook.in_notebook() is False
