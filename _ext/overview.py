@@ -26,6 +26,7 @@ LOG = logging.getLogger(__name__)
 
 # To study is slower than to read (238 words a minute, Brysbaert 2019), and not only words take time.
 SECONDS = {"words": 1 / 3, "formulas": 20, "figures": 20, "lines of code": 4}
+TIMES = "chapters/executions"  # says on what machine the cells ran
 
 
 class PendingFacts(nodes.General, nodes.Element):
@@ -140,9 +141,14 @@ def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     found = contents(app.env.get_doctree(docname))
     ran = app.env.nb_metadata.get(docname, {}).get("exec_data", {})
     running = ran.get("runtime")
+
+    def link(page: str, words: str) -> nodes.reference:
+        uri = app.builder.get_relative_uri(docname, page)
+        return nodes.reference("", words, refuri=uri, internal=True)
+
     facts = [
         nodes.Text(f"To read: {_duration(60 * minutes(found))}. To run: "),
-        unbuilt() if ran and not running else nodes.Text(_duration(running)),
+        unbuilt() if ran and not running else link(TIMES, _duration(running)),
         nodes.Text(f". Exercises: {found['exercises']}. Builds on: "),
     ]
     linked = {
@@ -155,9 +161,7 @@ def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         uri = app.builder.get_relative_uri(docname, page)
         if uri in linked and number < chapters[docname]:
             before += [nodes.Text(", ")] if before else []
-            before += [
-                nodes.reference("", f"Chapter {number}", refuri=uri, internal=True)
-            ]
+            before += [link(page, f"Chapter {number}")]
     before = before or [nodes.Text("no other chapter")]
     line = [*facts, *before, nodes.Text(".")]
     pending.replace_self(nodes.paragraph("", "", *line, classes=["chapter-facts"]))
