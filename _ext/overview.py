@@ -158,10 +158,9 @@ def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     }
     before: list[nodes.Node] = []
     for page, number in sorted(chapters.items(), key=lambda item: item[1]):
-        uri = app.builder.get_relative_uri(docname, page)
-        if uri in linked and number < chapters[docname]:
-            before += [nodes.Text(", ")] if before else []
-            before += [link(page, f"Chapter {number}")]
+        chapter = link(page, f"Chapter {number}")
+        if chapter["refuri"] in linked and number < chapters[docname]:
+            before += [nodes.Text(", "), chapter] if before else [chapter]
     before = before or [nodes.Text("no other chapter")]
     line = [*facts, *before, nodes.Text(".")]
     pending.replace_self(nodes.paragraph("", "", *line, classes=["chapter-facts"]))
