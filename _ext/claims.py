@@ -28,8 +28,8 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxRole
 
-from zoolib._support.strictness import is_lenient
 from zoolib.book.claims import FAILED, PRINTED, RECORD_PREFIX
+from zoolib.book.strictness import is_lenient
 
 LOG = logging.getLogger(__name__)
 LINE = re.compile(rf"^{PRINTED}(\w+): .*\n?", re.M)

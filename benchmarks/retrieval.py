@@ -17,7 +17,7 @@ from benchmarks.contest import Contestant, Promise, Row, for_a_while
 from benchmarks.machine import multiplies, reads
 from zoolib import RidgePosterior
 from zoolib._support.threads import one_thread
-from zoolib.models.retrieval import Choice, ProductIndex, two_stage
+from zoolib.large.retrieval import Choice, ProductIndex, two_stage
 
 D, SHORTLIST, ALPHA, NOISE = 32, 500, 1.0, 0.5
 SIZES = (100_000, 300_000, 1_000_000)

@@ -18,8 +18,8 @@ from benchmarks.contest import (
 )
 from benchmarks.peers import available
 from zoolib import DQNAgent, LastItems
-from zoolib.agents import Encoder
-from zoolib.world.sessions import SessionSimulator
+from zoolib.sessions import Encoder
+from zoolib.sessions.shop import SessionSimulator
 
 POLE = "CartPole-v1"
 

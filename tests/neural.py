@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from zoolib._support.state import to_bytes
-from zoolib.agents import (
+from zoolib import (
     Context,
     EnsembleAgent,
     MCDropoutAgent,
     NeuralLinearAgent,
     NeuralUCBAgent,
 )
+from zoolib._support.state import to_bytes
 
 NAN, INF = float("nan"), float("inf")
 ALPHA, RIDGE, K, D, M, T = 0.7, 2.5, 6, 3, 3, 4

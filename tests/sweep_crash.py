@@ -11,7 +11,7 @@ from pathlib import Path
 import joblib
 
 from zoolib import LinUCBAgent, ZooplusSimulator, share_of_oracle, sweep
-from zoolib.experiments import sweeps
+from zoolib.book import sweeps
 
 
 class Noting(LinUCBAgent):

@@ -10,8 +10,8 @@ from benchmarks.session_agents import Scaled
 from zoolib import DQNAgent, LastItems, OneHot
 from zoolib._support.state import to_bytes
 from zoolib._support.threads import one_thread
-from zoolib.agents import Encoder
 from zoolib.models.networks import MLP
+from zoolib.sessions import Encoder
 
 K = 3
 SEEN, HIDDEN = OneHot((4, 5, 5)), LastItems(n_items=6, n_last=2, n_personas=4, dim=3)

@@ -18,7 +18,7 @@ from tests.neural import (
 )
 from zoolib._support.generators import stream
 from zoolib.agents import Agent, Context
-from zoolib.agents.ensembles import EnsembleAgent, MCDropoutAgent
+from zoolib.large.ensembles import EnsembleAgent, MCDropoutAgent
 from zoolib.models.networks import MLP, seeded
 
 

@@ -29,11 +29,11 @@ NAMES = {
     "sweeps": "Sweep sweep",
 }
 MODULES = {
-    "neural": """agents.dqn agents.ensembles agents.neural agents.neural_linear agents.neural_ucb
-        models.networks models.recommender""",
+    "neural": """agents.neural agents.neural_linear agents.neural_ucb book.static large.ensembles
+        models.networks models.recommender sessions.dqn""",
     "plots": "book.plots",
-    "retrieval": "models.retrieval",
-    "sweeps": "experiments.sweeps",
+    "retrieval": "large.retrieval",
+    "sweeps": "book.sweeps",
 }
 # Other lines of code that do, and whom the error names.
 DEFAULT = "zoolib.service.BanditService('s.db', None, 2, 2, key=16 * b'k')"
@@ -42,11 +42,11 @@ LINES = {
         "neural",
         "zoolib.agents.NeuralUCBAgent",
     ),
-    "import zoolib; zoolib.models.retrieval": ("retrieval", "zoolib.models.retrieval"),
+    "import zoolib; zoolib.large.retrieval": ("retrieval", "zoolib.large.retrieval"),
     "import zoolib; zoolib.check('ex-coverage', 0.5)": ("neural", "zoolib.check"),
     "import zoolib; zoolib.listing(print)": ("book", "zoolib.listing"),
     "import zoolib.book.grading": ("grade", "python -m zoolib grade"),
-    "import zoolib.experiments.gauntlet": ("neural", "zoolib.agents.NeuralLinearAgent"),
+    "import zoolib.book.gauntlet": ("neural", "zoolib.agents.NeuralLinearAgent"),
     f"import zoolib; {DEFAULT}": (
         "neural",
         "neural_linear, the default make_agent of a service,",

@@ -24,7 +24,9 @@ from tests.book.taught import LONGEST_CLASS, TAUGHT
 from tests.notebooks import ROOT, chapters, name_of
 
 
-@pytest.mark.parametrize("package", ["zoolib", "zoolib.agents"])
+@pytest.mark.parametrize(
+    "package", ["zoolib", "zoolib.agents", "zoolib.large", "zoolib.sessions"]
+)
 def test_every_public_name_is_found_where_the_stub_says(package):
     package = importlib.import_module(package)
     stub = ast.parse(Path(package.__file__).with_suffix(".pyi").read_text())

@@ -15,8 +15,7 @@ import pandas as pd
 import pytest
 
 import zoolib.agents.neural
-from zoolib._support.state import Stateful, from_bytes, to_bytes
-from zoolib.agents import (
+from zoolib import (
     Agent,
     Context,
     DQNAgent,
@@ -28,7 +27,6 @@ from zoolib.agents import (
     LinTSAgent,
     LinUCBAgent,
     MCDropoutAgent,
-    NeuralAgent,
     NeuralLinearAgent,
     NeuralUCBAgent,
     OneHot,
@@ -39,6 +37,8 @@ from zoolib.agents import (
     SarsaAgent,
     StaticAgent,
 )
+from zoolib._support.state import Stateful, from_bytes, to_bytes
+from zoolib.agents import NeuralAgent
 from zoolib.agents.policies import greedy
 from zoolib.models.networks import Adam
 

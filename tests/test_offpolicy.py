@@ -289,7 +289,7 @@ def rows_of(log, target, predicted):
 @pytest.fixture
 def plain(monkeypatch):
     """Intervals as they are for logs with enough rewards."""
-    monkeypatch.setattr("zoolib.experiments.offpolicy.visits.LEAST_REWARDS", 0)
+    monkeypatch.setattr("zoolib.offpolicy.visits.LEAST_REWARDS", 0)
 
 
 def test_intervals_are_students_for_the_mean_of_the_terms(plain):

@@ -8,8 +8,8 @@ import pytest
 
 from zoolib import mean_interval
 from zoolib import offpolicy as op
-from zoolib.world.mdp import DecisionProcess
-from zoolib.world.sessions import SessionSimulator
+from zoolib.sessions.mdp import DecisionProcess
+from zoolib.sessions.shop import SessionSimulator
 
 NAN = float("nan")
 # Two states and two arms; the second state is reached from the first only, so that two steps end it.
@@ -65,7 +65,7 @@ def terms_of(monkeypatch, estimate, *args, **options):
         kept.append(samples)
         return mean_interval(samples)
 
-    monkeypatch.setattr("zoolib.experiments.offpolicy.sessions.mean_interval", keep)
+    monkeypatch.setattr("zoolib.offpolicy.sessions.mean_interval", keep)
     estimate(*args, **options)
     return kept[0]
 
@@ -89,7 +89,7 @@ def random_log(seed=0, n=60, longest=5, n_states=4, n_arms=3):
 @pytest.fixture(autouse=True)
 def plain(monkeypatch):
     """Intervals as they are for logs with enough rewards."""
-    monkeypatch.setattr("zoolib.experiments.offpolicy.visits.LEAST_REWARDS", 0)
+    monkeypatch.setattr("zoolib.offpolicy.visits.LEAST_REWARDS", 0)
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 4, 9, None])
@@ -583,7 +583,7 @@ def test_tables_of_sessions_are_read_by_their_labels():
 
 @pytest.mark.parametrize("estimate", [op.session_ips, op.fitted_q_evaluation])
 def test_an_estimate_from_few_rewards_says_so(monkeypatch, estimate):
-    monkeypatch.setattr("zoolib.experiments.offpolicy.visits.LEAST_REWARDS", 27)
+    monkeypatch.setattr("zoolib.offpolicy.visits.LEAST_REWARDS", 27)
     log = cut_log(n=200, marked=False)
     assert estimate(log, [[0.5, 0.5]]).note == ""
     rare = np.zeros(log.arm.shape)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from zoolib import MLPRecommender, ZooplusSimulator, train_recommender
-from zoolib._support import notebook, progress
+from zoolib._support import progress
 
 
 @pytest.fixture(autouse=True)
@@ -44,9 +44,9 @@ def test_without_validation_rows_a_bar_shows_no_loss_for_them(capsys):
 )
 def test_a_notebook_is_where_a_shell_of_ipython_runs(monkeypatch, shell, found):
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=shell))
-    assert notebook.in_notebook() is found
+    assert progress.in_notebook() is found
 
 
 def test_without_ipython_there_is_no_notebook(monkeypatch):
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
-    assert notebook.in_notebook() is False
+    assert progress.in_notebook() is False

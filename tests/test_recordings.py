@@ -24,10 +24,10 @@ from zoolib import (
     recorded_experiment,
     run_experiment,
 )
-from zoolib._support.described import described
 from zoolib._support.state import from_bytes, to_bytes
-from zoolib._support.strictness import SWITCH
-from zoolib.experiments import recordings
+from zoolib.book import recordings
+from zoolib.book.described import described
+from zoolib.book.strictness import SWITCH
 
 SEEDS, N_STEPS, SHOCKS = (4, 1, 2), 120, {50: SHOCK_1, 90: SHOCK_2}
 ARRAYS = ("user", "persona", "reward", "expected_reward", "optimal_reward")

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.retrieval import ALPHA, Shop, catalogue, single_precision
 from zoolib import RidgePosterior
-from zoolib.models.retrieval import ProductIndex, two_stage
+from zoolib.large.retrieval import ProductIndex, two_stage
 
 D = 8
 NAN, INF = float("nan"), float("inf")
@@ -303,7 +303,7 @@ def test_torch_and_faiss_live_together_in_either_order(order):
 import {order}
 import numpy as np
 from zoolib._support.threads import one_thread
-from zoolib.models.retrieval import ProductIndex
+from zoolib.large.retrieval import ProductIndex
 assert torch.get_num_threads() == faiss.omp_get_max_threads() == 2
 with one_thread():
     assert torch.get_num_threads() == faiss.omp_get_max_threads() == 1

@@ -14,8 +14,8 @@ from zoolib import (
     VisitAgent,
     play_sessions,
 )
-from zoolib.experiments.sessions import visit_features
-from zoolib.world.sessions import SessionSimulator
+from zoolib.sessions.play import visit_features
+from zoolib.sessions.shop import SessionSimulator
 
 
 def table(n_worlds, **settings):

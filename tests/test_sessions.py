@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from zoolib import SessionSimulator, best_on_last_category
-from zoolib.world import sessions
-from zoolib.world.sessions import (
+from zoolib.sessions import shop as place
+from zoolib.sessions.shop import (
     COMPANIONS,
     FADE,
     GLOSS,
@@ -25,7 +25,7 @@ def standardised_differences(n_worlds, n_sessions):
             shop = SessionSimulator(seed=seed, carry_over=carry_over)
             process = shop.process()
             best, myopic = process.optimal_q(), process.reward
-            uniform = np.full((sessions.N_STATES, 10), 0.1)
+            uniform = np.full((place.N_STATES, 10), 0.1)
             for policy in (best.argmax(axis=1), myopic.argmax(axis=1), uniform):
                 _, _, reward = shop.play(policy, n_sessions, seed)
                 earned = reward.sum(axis=1)
@@ -181,9 +181,7 @@ def test_a_programme_is_worth_what_its_own_process_says():
     level = moves[:, of_intent]
     parts = reward[:, of_intent], level[..., of_intent], level[..., of_intent - 1]
     for shown in np.random.default_rng(0).integers(10, size=(6, 5)):
-        found = sessions._best_start(
-            shown[None], *parts, start[PATIENCE - 1 :: PATIENCE]
-        )
+        found = place._best_start(shown[None], *parts, start[PATIENCE - 1 :: PATIENCE])
         after = np.zeros((5, 20, 5, 20))
         for last, kind in enumerate(shown):
             after[last, :, kind // 2] = moves[kind]
@@ -201,7 +199,7 @@ def test_every_programme_of_each_persona_is_tried_and_the_best_ones_add_up(monke
         shares.append(start.sum())
         return start.sum() * shown.max()
 
-    monkeypatch.setattr(sessions, "_best_start", best_start)
+    monkeypatch.setattr(place, "_best_start", best_start)
     shop = SessionSimulator(seed=4)
     assert best_on_last_category(shop) == pytest.approx(9)  # personas' shares, times 9
     policies = np.concatenate(tried[: len(tried) // 4])
@@ -218,7 +216,7 @@ def test_climbing_ends_at_the_best_programme_if_each_product_counts_by_itself(
         tried.append(len(shown))
         return worth[np.arange(5), shown].sum(axis=1)
 
-    monkeypatch.setattr(sessions, "_best_start", best_start)
+    monkeypatch.setattr(place, "_best_start", best_start)
     shop, best = SessionSimulator(seed=4), 4 * worth.max(axis=1).sum()
     assert best_on_last_category(shop, climb=True) == pytest.approx(best)
     assert sum(tried) < 20_000

@@ -34,9 +34,9 @@ from zoolib import (
     share_of_oracle,
     sweep,
 )
-from zoolib._support.described import described
-from zoolib._support.strictness import SWITCH
-from zoolib.experiments import recordings, sweeps
+from zoolib.book import recordings, sweeps
+from zoolib.book.described import described
+from zoolib.book.strictness import SWITCH
 
 small_world = partial(ZooplusSimulator, 10, 20)
 linucb = partial(LinUCBAgent, 10, 9)

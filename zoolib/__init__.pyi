@@ -1,35 +1,40 @@
 # Public names of zoolib, and where they live; each is loaded when it is first used.
 
-from . import agents, book, experiments, models, monitoring, service, world
+from . import (
+    agents,
+    book,
+    experiments,
+    large,
+    models,
+    monitoring,
+    offpolicy,
+    service,
+    sessions,
+    world,
+)
 from .agents import (
     Agent,
     Context,
-    DQNAgent,
-    EnsembleAgent,
     EpsilonGreedyAgent,
     GuardedAgent,
     HybridLinUCBAgent,
-    LastItems,
     LinearAgent,
     LinTSAgent,
     LinUCBAgent,
-    MCDropoutAgent,
     NeuralLinearAgent,
     NeuralUCBAgent,
-    OneHot,
     OracleAgent,
-    QLearningAgent,
     RandomAgent,
     RevealedContext,
-    SarsaAgent,
     StaticAgent,
-    fitted_q,
 )
 from .agents.policies import draw, greedy, with_floor
-from .book import plots
+from .book import gauntlet, plots
 from .book.claims import RECORDS, claim, listing, publish
 from .book.exercises import check
-from .experiments import gauntlet, offpolicy
+from .book.recordings import RecordedRuns, current_commit, recorded_experiment
+from .book.static import static_choices, static_recommenders
+from .book.sweeps import Sweep, sweep
 from .experiments.arena import run_experiment
 from .experiments.estimates import (
     Estimate,
@@ -54,24 +59,19 @@ from .experiments.evaluation import (
     share_of_oracle,
 )
 from .experiments.history import History
-from .experiments.recordings import (
-    RecordedRuns,
-    current_commit,
-    recorded_experiment,
-)
-from .experiments.sessions import SessionHistory, VisitAgent, play_sessions
-from .experiments.sweeps import Sweep, sweep
+from .large.ensembles import EnsembleAgent, MCDropoutAgent
 from .models.posterior import RidgePosterior
 from .models.recommender import (
     MLPRecommender,
     TrainingHistory,
-    static_choices,
-    static_recommenders,
     train_recommender,
 )
+from .sessions.dqn import DQNAgent, LastItems, OneHot
+from .sessions.mdp import DecisionProcess
+from .sessions.play import SessionHistory, VisitAgent, play_sessions
+from .sessions.shop import SessionSimulator, best_on_last_category
+from .sessions.tabular import QLearningAgent, SarsaAgent, fitted_q
 from .world.features import FeatureEngineer
-from .world.mdp import DecisionProcess
-from .world.sessions import SessionSimulator, best_on_last_category
 from .world.simulator import (
     SHOCK_1,
     SHOCK_2,
@@ -138,6 +138,7 @@ __all__ = [
     "fitted_q",
     "gauntlet",
     "greedy",
+    "large",
     "lead",
     "listing",
     "mean_interval",
@@ -160,6 +161,7 @@ __all__ = [
     "rolling_mean",
     "run_experiment",
     "service",
+    "sessions",
     "share_of_oracle",
     "static_choices",
     "static_recommenders",

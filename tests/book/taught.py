@@ -35,7 +35,8 @@ WIDEST = {"": 88, "exercise": 79, "solution": 86}
 OPEN_AT_LEAST, LINKS_AT_MOST = 0.75, 10
 COMPUTES = {"play", "run_experiment", "recorded_experiment", "sweep", "train", "fit"}
 COMPUTES |= {"select", "update"}
-FORBIDDEN = ("zoolib.agents", "zoolib.models")
+FORBIDDEN = ("zoolib.agents", "zoolib.large", "zoolib.models")
+FORBIDDEN += ("zoolib.sessions.dqn", "zoolib.sessions.tabular")
 DEFINITIONS = ast.FunctionDef | ast.ClassDef | ast.Lambda
 IMPORTS = ast.Import | ast.ImportFrom
 

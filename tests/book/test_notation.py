@@ -20,7 +20,7 @@ import zoolib
 from tests.notebooks import ROOT, chapters, name_of
 from zoolib import monitoring, offpolicy
 from zoolib.experiments import evaluation
-from zoolib.models import retrieval
+from zoolib.large import retrieval
 
 SOURCE = Source((ROOT / "chapters" / notation.NAME).read_text(), "chapters/")
 MODULES = sorted((ROOT / "zoolib").rglob("*.py"))

@@ -14,7 +14,7 @@ from tests.book.pages import soup
 from tests.notebooks import ROOT, chapters
 
 PAGES = sorted((ROOT / "chapters/api").glob("*.md"))
-PACKAGES = ("agents", "monitoring", "service")
+PACKAGES = ("agents", "large", "monitoring", "service", "sessions")
 
 
 def documented():

@@ -5,7 +5,7 @@ import pytest
 
 from tests.exercises import CHAPTERS
 from zoolib import SessionSimulator, ZooplusSimulator
-from zoolib.world.sessions import COMPANIONS
+from zoolib.sessions.shop import COMPANIONS
 
 
 @pytest.fixture(scope="module")

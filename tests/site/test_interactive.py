@@ -22,7 +22,7 @@ from zoolib import (
     true_ctr_matrix,
     with_floor,
 )
-from zoolib.world import sessions
+from zoolib.sessions import shop as place
 
 # The figure, its page, and the static figure that stands for it.
 FIGURES = {
@@ -284,13 +284,13 @@ def test_a_rebuild_mends_predictions_and_not_widths_as_the_caption_says(pages):
 
 def oracles_of(monkeypatch, carry_over, gloss, fade):
     """Decision process of the figure's shop, with plain products by category and then glossy ones."""
-    monkeypatch.setattr(sessions, "GLOSS", gloss)
-    monkeypatch.setattr(sessions, "FADE", fade)
-    shop = sessions.SessionSimulator(seed=0, carry_over=carry_over)
+    monkeypatch.setattr(place, "GLOSS", gloss)
+    monkeypatch.setattr(place, "FADE", fade)
+    shop = place.SessionSimulator(seed=0, carry_over=carry_over)
     by_kind = np.lexsort((shop.category_of_product, shop.glossy))
     process = shop.process()
     transition, reward = process.transition[:, by_kind], process.reward[:, by_kind]
-    return sessions.DecisionProcess(transition, reward, process.start)
+    return place.DecisionProcess(transition, reward, process.start)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def test_the_table_says_what_each_oracle_shows(pages, monkeypatch):
     move(page, "Share that gloss wins", 0.05)
     move(page, "Patience falling by itself", 0.6)
     process = oracles_of(monkeypatch, 0.7, 0.05, 0.6)
-    names = [f"{kind} {c}" for kind in ("plain", "glossy") for c in sessions.CATEGORIES]
+    names = [f"{kind} {c}" for kind in ("plain", "glossy") for c in place.CATEGORIES]
     best = process.optimal_q()[40:60].argmax(axis=-1).reshape(5, 4)
     next_click = process.reward[40:60:4].argmax(axis=-1)
     shown = np.array([next_click, best[:, 3], best[:, 0]]).T

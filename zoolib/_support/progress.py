@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import Event, Thread
 from typing import Any
 
 from tqdm import tqdm
 
 from zoolib._support.checks import as_flag
-from zoolib._support.notebook import in_notebook
 
 
 def progress_bar(wanted: bool, **options: Any) -> tqdm:
@@ -24,23 +20,7 @@ def progress_bar(wanted: bool, **options: Any) -> tqdm:
     return tqdm(**options, file=stream, disable=silent)
 
 
-@contextmanager
-def clock_bar(wanted: bool, seconds: float | None) -> Iterator[None]:
-    """Show for how long something has been going on, against the seconds that it may take, if known."""
-    over = Event()
-    total = seconds and max(1, round(seconds))
-    with progress_bar(wanted, total=total, unit="s") as bar:
-
-        def tick() -> None:
-            while not over.wait(1):
-                bar.update()
-
-        clock = Thread(target=tick, daemon=True)
-        if not bar.disable:
-            clock.start()
-        try:
-            yield
-        finally:
-            over.set()
-            if clock.is_alive():
-                clock.join()
+def in_notebook() -> bool:
+    """Return whether this code runs in an IPython shell, such as a kernel, without importing IPython."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and ipython.get_ipython() is not None

@@ -3,8 +3,6 @@
 from . import (
     base,
     baselines,
-    dqn,
-    ensembles,
     guards,
     hybrid,
     linear,
@@ -12,7 +10,6 @@ from . import (
     neural_linear,
     neural_ucb,
     policies,
-    tabular,
 )
 from .base import Agent, Context
 from .baselines import (
@@ -21,8 +18,6 @@ from .baselines import (
     RevealedContext,
     StaticAgent,
 )
-from .dqn import DQNAgent, Encoder, LastItems, OneHot
-from .ensembles import EnsembleAgent, MCDropoutAgent
 from .guards import GuardedAgent
 from .hybrid import HybridLinUCBAgent
 from .linear import (
@@ -34,37 +29,25 @@ from .linear import (
 from .neural import NeuralAgent
 from .neural_linear import NeuralLinearAgent
 from .neural_ucb import NeuralUCBAgent
-from .tabular import QLearningAgent, SarsaAgent, fitted_q
 
 __all__ = [
     "Agent",
     "Context",
-    "DQNAgent",
-    "Encoder",
-    "EnsembleAgent",
     "EpsilonGreedyAgent",
     "GuardedAgent",
     "HybridLinUCBAgent",
-    "LastItems",
     "LinTSAgent",
     "LinUCBAgent",
     "LinearAgent",
-    "MCDropoutAgent",
     "NeuralAgent",
     "NeuralLinearAgent",
     "NeuralUCBAgent",
-    "OneHot",
     "OracleAgent",
-    "QLearningAgent",
     "RandomAgent",
     "RevealedContext",
-    "SarsaAgent",
     "StaticAgent",
     "base",
     "baselines",
-    "dqn",
-    "ensembles",
-    "fitted_q",
     "guards",
     "hybrid",
     "linear",
@@ -72,5 +55,4 @@ __all__ = [
     "neural_linear",
     "neural_ucb",
     "policies",
-    "tabular",
 ]

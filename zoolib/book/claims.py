@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zoolib._support.extras import needed_by
-from zoolib._support.notebook import leave
-from zoolib._support.strictness import is_lenient
+from zoolib.book.notebook import leave
+from zoolib.book.strictness import is_lenient
 from zoolib.experiments.estimates import Estimate
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ with needed_by(__name__):
     from matplotlib.axes import Axes
     from matplotlib.colors import LinearSegmentedColormap
 
-from zoolib._support.notebook import in_notebook
+from zoolib._support.progress import in_notebook
 from zoolib.book.colors import LIGHT
 from zoolib.experiments.estimates import Estimate, half_width
 

@@ -3,16 +3,5 @@
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "arena",
-        "estimates",
-        "evaluation",
-        "gauntlet",
-        "history",
-        "offpolicy",
-        "recordings",
-        "sessions",
-        "sweeps",
-    ],
+    __name__, submodules=["arena", "estimates", "evaluation", "history"]
 )

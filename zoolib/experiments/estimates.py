@@ -21,7 +21,7 @@ from zoolib._support.checks import Seed, as_level, as_seed, as_size
 class Estimate:
     """A point estimate, the ends of its confidence interval, and the number of observations behind it.
 
-    A `note` says what is wanting, if anything is: see `zoolib.experiments.offpolicy`.
+    A `note` says what is wanting, if anything is: see `zoolib.offpolicy`.
     """
 
     mean: float

@@ -7,5 +7,5 @@ expected; nothing is then changed. Docstrings list only other errors.
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submodules=["networks", "posterior", "recommender", "replay", "retrieval"]
+    __name__, submodules=["networks", "posterior", "recommender", "replay"]
 )

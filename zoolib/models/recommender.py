@@ -18,7 +18,6 @@ from zoolib._support.extras import needed_by
 
 with needed_by(__name__):
     import torch
-    from sklearn.model_selection import train_test_split
     from torch import Tensor, nn
     from torch.nn import functional
 
@@ -35,7 +34,6 @@ from zoolib._support.state import Stateful
 from zoolib._support.tables import column
 from zoolib._support.threads import one_thread
 from zoolib.models.networks import MLP, Adam, Embedding, Generators, draw, seeded
-from zoolib.world.simulator import ZooplusSimulator
 
 # Settings of Chapter 1, chosen on other worlds by the loss on validation rows.
 EPOCHS = 5
@@ -301,31 +299,3 @@ def _mean_loss(
         return np.full(model._worlds, np.nan)
     losses = log_losses(model, *(column.to(device) for column in rows))
     return losses.cpu().double().numpy()
-
-
-def static_recommenders(
-    seeds: Sequence[int], n_products: int = 50, click_rate: float | None = None
-) -> MLPRecommender:
-    """Train the recommenders of Chapter 1, one for the world of each of W seeds, as W models in one.
-
-    Each learns from 80 percent of 200,000 random visits to its own world, with the chapter's settings.
-    A seed determines the world, the initial weights of its model and the order of its rows.
-    """
-    worlds = [
-        ZooplusSimulator(n_products, seed=seed, click_rate=click_rate) for seed in seeds
-    ]
-    logs = [world.sample_interactions(200_000) for world in worlds]
-    train = [
-        train_test_split(log, test_size=0.2, random_state=seed)[0]
-        for log, seed in zip(logs, seeds, strict=True)
-    ]
-    model = MLPRecommender(1000, n_products, seed=list(seeds))
-    train_recommender(model, train, seed=list(seeds))
-    return model
-
-
-def static_choices(
-    seeds: Sequence[int], n_products: int = 50, click_rate: float | None = None
-) -> NDArray[np.int64]:
-    """Return what the recommenders of Chapter 1 show each user, shape (W, n_users), for a record of it."""
-    return static_recommenders(seeds, n_products, click_rate).recommend()

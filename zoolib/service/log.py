@@ -13,8 +13,8 @@ from os import PathLike
 import numpy as np
 from numpy.typing import NDArray
 
+from zoolib import offpolicy
 from zoolib._support.labels import Labels, as_objects
-from zoolib.experiments import offpolicy
 from zoolib.service.database import Database
 
 FEATURE_TYPE = np.dtype("<f4")  # of the features in the log, the same on every machine

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zoolib import offpolicy
 from zoolib._support.threads import one_thread
 from zoolib.agents.base import Agent, Context
-from zoolib.experiments import offpolicy
 from zoolib.experiments.estimates import Estimate, mean_interval
 from zoolib.service.log import EventLog
 from zoolib.service.model import NOBODY, Model, choice_probabilities, teach

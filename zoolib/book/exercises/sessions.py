@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from zoolib.book.exercises import judging
 from zoolib.book.exercises.judging import Function, answer, exercise
-from zoolib.world.mdp import DecisionProcess
-from zoolib.world.sessions import SessionSimulator
+from zoolib.sessions.mdp import DecisionProcess
+from zoolib.sessions.shop import SessionSimulator
 
 
 def _best(process: DecisionProcess) -> NDArray[np.int64]:

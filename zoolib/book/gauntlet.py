@@ -28,6 +28,7 @@ from zoolib.agents import (
     RandomAgent,
     StaticAgent,
 )
+from zoolib.book.static import static_recommenders
 from zoolib.experiments.arena import run_experiment
 from zoolib.experiments.estimates import Estimate, mean_interval, median_interval
 from zoolib.experiments.evaluation import (
@@ -37,7 +38,6 @@ from zoolib.experiments.evaluation import (
     share_of_oracle,
 )
 from zoolib.experiments.history import History
-from zoolib.models.recommender import static_recommenders
 from zoolib.world.simulator import SHOCK_1, SHOCK_2
 
 SHOCKS = {10_000: SHOCK_1, 25_000: SHOCK_2}

@@ -35,7 +35,6 @@ from zoolib._support.checks import (
 from zoolib._support.settings import each, optional, setting
 from zoolib._support.state import Stateful
 from zoolib.agents.neural import finite
-from zoolib.agents.tabular import SessionAgent
 from zoolib.models.networks import (
     MLP,
     Adam,
@@ -45,6 +44,7 @@ from zoolib.models.networks import (
     seeded,
 )
 from zoolib.models.replay import ReplayBuffer
+from zoolib.sessions.tabular import SessionAgent
 
 
 class Encoder(Stateful, nn.Module):

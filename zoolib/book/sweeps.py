@@ -31,12 +31,13 @@ with needed_by(__name__):
     import joblib
 
 from zoolib._support.checks import as_finite, as_real, as_size
-from zoolib._support.described import described
 from zoolib._support.files import write_whole
 from zoolib._support.progress import progress_bar
-from zoolib._support.strictness import is_lenient
 from zoolib._support.threads import one_thread
 from zoolib.agents import Agent
+from zoolib.book.described import described
+from zoolib.book.recordings import damaged, differing, may_write, tell_reader
+from zoolib.book.strictness import is_lenient
 from zoolib.experiments.arena import (
     check_events,
     check_seeds,
@@ -44,7 +45,6 @@ from zoolib.experiments.arena import (
     run_experiment,
 )
 from zoolib.experiments.history import History
-from zoolib.experiments.recordings import damaged, differing, may_write, tell_reader
 from zoolib.world.features import FeatureEngineer
 from zoolib.world.simulator import Churn, MarketShock, ZooplusSimulator
 

@@ -11,13 +11,19 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache, partial
-from hashlib import sha256
 from types import CodeType, FunctionType, MethodType, ModuleType
 
 import numpy as np
 
+from zoolib._support.state import array_text, digest
+
 # What a text says of what a function does; without these marks it says only what was asked.
 MARK = re.compile(r"#[0-9a-f]{12}")
+# Records say what these modules were called when pages first read them.
+RECORDED_AS = {
+    "zoolib.offpolicy": "zoolib.experiments.offpolicy",
+    "zoolib.book.gauntlet": "zoolib.experiments.gauntlet",
+}
 DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -46,9 +52,7 @@ def described(name: str, value: object, within: tuple[object, ...] = ()) -> str:
     if isinstance(value, float):
         return f"{value:.9g}"
     if isinstance(value, np.ndarray) and value.dtype != object:
-        exact = value.dtype.kind != "f" or value.dtype.itemsize < 8
-        numbers = value if exact else value.astype(np.float32)
-        return f"array {value.shape} {_digest(numbers.tobytes())}"
+        return array_text(value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(parts(value))}]"
     if isinstance(value, set | frozenset):
@@ -63,7 +67,7 @@ def described(name: str, value: object, within: tuple[object, ...] = ()) -> str:
     if isinstance(value, MethodType):
         return ".".join(parts([value.__self__, value.__func__]))
     if isinstance(value, ModuleType):
-        return value.__name__
+        return RECORDED_AS.get(value.__name__, value.__name__)
     value = inspect.unwrap(value) if callable(value) else value
     if isinstance(value, FunctionType | type):
         return value.__qualname__ + _mark(name, value, within)
@@ -80,10 +84,6 @@ def described(name: str, value: object, within: tuple[object, ...] = ()) -> str:
     )
 
 
-def _digest(content: bytes) -> str:
-    return sha256(content).hexdigest()[:12]
-
-
 def _mark(name: str, made: FunctionType | type, within: tuple[object, ...]) -> str:
     """Return the mark of what a function or class does; nothing if it comes from a package."""
     if made in within:
@@ -96,7 +96,7 @@ def _mark(name: str, made: FunctionType | type, within: tuple[object, ...]) -> s
     what = f"{{}}, which {made.__qualname__} reads,"
     within = (*within, made)
     texts = [f"{k}={described(what.format(k), v, within)}" for k, v in reads.items()]
-    return f"#{_digest(repr(sorted(texts)).encode())}"
+    return f"#{digest(repr(sorted(texts)).encode())}"
 
 
 def _is_of_package(module: str) -> bool:

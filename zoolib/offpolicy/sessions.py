@@ -63,7 +63,7 @@ from zoolib._support.tables import (
 )
 from zoolib.agents.policies import as_policy
 from zoolib.experiments.estimates import Estimate, mean_interval
-from zoolib.experiments.offpolicy.visits import LARGEST_LOG_WEIGHT, Log, with_rewards
+from zoolib.offpolicy.visits import LARGEST_LOG_WEIGHT, Log, with_rewards
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,7 +21,7 @@ from zoolib._support.checks import (
     as_size,
 )
 from zoolib._support.generators import Uniforms, stream
-from zoolib.world.mdp import DecisionProcess, as_choices
+from zoolib.sessions.mdp import DecisionProcess, as_choices
 from zoolib.world.simulator import CATEGORIES, CLICK_PROBABILITIES, ZooplusSimulator
 
 PATIENCE = 4  # initial patience, in failed steps

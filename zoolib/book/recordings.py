@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoolib._support.checks import as_one_of, as_probability, as_size
-from zoolib._support.described import MARK, described
 from zoolib._support.files import write_whole
-from zoolib._support.notebook import leave_doubt
-from zoolib._support.progress import clock_bar
 from zoolib._support.state import from_bytes, to_bytes
-from zoolib._support.strictness import is_lenient
 from zoolib.agents import Agent
+from zoolib.book.clock import clock_bar
+from zoolib.book.described import MARK, described
+from zoolib.book.notebook import leave_doubt
+from zoolib.book.strictness import is_lenient
 from zoolib.experiments.arena import Arena, run_experiment
 from zoolib.experiments.history import History
 from zoolib.world.features import FeatureEngineer
@@ -143,7 +143,7 @@ def recorded_experiment(
 
 
 # The library's own records, to which what a reader plays is not added.
-OURS = Path(__file__).resolve().parents[1] / "book/records"
+OURS = Path(__file__).resolve().parent / "records"
 SHORT = (",", ":")  # JSON without blanks
 
 

@@ -1,16 +1,11 @@
-"""Notebooks: detect one without importing IPython, which the library does not need, and leave records in it."""
+"""Records that a page leaves in its notebook, for the book to collect."""
 
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
-
-def in_notebook() -> bool:
-    """Return whether this code runs in an IPython shell, such as a Jupyter kernel."""
-    ipython = sys.modules.get("IPython")
-    return ipython is not None and ipython.get_ipython() is not None
+from zoolib._support.progress import in_notebook
 
 
 def leave(name: str, record: dict[str, Any]) -> None:

@@ -19,8 +19,8 @@ from zoolib._support.progress import progress_bar
 from zoolib._support.threads import one_thread
 from zoolib.agents import Context, LinearAgent
 from zoolib.experiments.arena import check_seeds
-from zoolib.world.mdp import DecisionProcess
-from zoolib.world.sessions import (
+from zoolib.sessions.mdp import DecisionProcess
+from zoolib.sessions.shop import (
     LAST,
     N_INTENTS,
     N_PERSONAS,
