@@ -42,7 +42,6 @@ KINDS = {
     "dropout": (MCDropoutAgent, MASKS),
     "dropout, thompson": (MCDropoutAgent, MASKS | THOMPSON),
     "neural-ucb": (NeuralUCBAgent, {"ridge": RIDGE}),
-    "neural-ucb, recomputed": (NeuralUCBAgent, {"inverse": "recomputed"}),
     "neural-ucb, diagonal": (NeuralUCBAgent, {"inverse": "diagonal"}),
 }
 

@@ -132,7 +132,6 @@ SHOPS = {
     "dropout": neural(MCDropoutAgent, n_masks=4, optimiser="sgd"),
     "dropout, thompson": neural(MCDropoutAgent, n_masks=4, policy="thompson"),
     "neural-ucb": neural(NeuralUCBAgent),
-    "neural-ucb, recomputed": neural(NeuralUCBAgent, inverse="recomputed"),
     "neural-ucb, diagonal": neural(NeuralUCBAgent, inverse="diagonal"),
 }
 SESSIONS = {

@@ -21,8 +21,7 @@ from zoolib._support.extras import needed_by
 
 with needed_by(__name__):
     import torch
-    from torch import Tensor, nn
-    from torch.func import functional_call, grad, vmap
+    from torch import Tensor
 
 from zoolib._support.checks import Seed, as_not_negative, as_positive
 from zoolib._support.settings import one_of, setting
@@ -35,14 +34,17 @@ def flat(parameters: Iterable[Tensor]) -> Tensor:
     return torch.cat([matrix.flatten(-2) for matrix in parameters], dim=-1)
 
 
-@torch.enable_grad()
-def backward_jacobian(network: nn.Module, x: Tensor) -> Tensor:
-    """Return the gradient of the output at each row, by one backward pass per row.
+@torch.no_grad()
+def jacobian_at(network: MLP, x: Tensor) -> Tensor:
+    """Return the gradient of the output at each row, for all rows in a few matrix products.
+
+    This is backpropagation written out: if a layer has input h and f has the derivative delta with
+    respect to its outputs, the gradient is h deltaᵀ for its weights and delta for its biases.
 
     Parameters
     ----------
-    network : nn.Module
-        A network with one output whose parameters are all matrices.
+    network : MLP
+        A network with one output.
     x : Tensor, shape (n, d) or (W, n, d)
         Rows, with worlds one set per world.
 
@@ -50,35 +52,6 @@ def backward_jacobian(network: nn.Module, x: Tensor) -> Tensor:
     -------
     Tensor, shape (n, p) or (W, n, p)
         One gradient per row, its entries in the order of ``network.parameters()``.
-    """
-    parameters = list(network.parameters())
-    rows = []
-    for row in x.split(1, dim=-2):
-        # Worlds share no weights: the gradient of the sum is the gradient of each.
-        output = network(row).sum()
-        rows.append(flat(torch.autograd.grad(output, parameters)))
-    return torch.stack(rows, dim=-2)
-
-
-def vmap_jacobian(network: nn.Module, x: Tensor) -> Tensor:
-    """Return the same as `backward_jacobian`, by mapping the gradient of one row over all rows."""
-
-    def output(parameters: dict[str, Tensor], row: Tensor) -> Tensor:
-        return functional_call(network, parameters, row[None])[0, 0]
-
-    gradients = vmap(grad(output), in_dims=(None, 0))
-    if x.ndim == 3:
-        gradients = vmap(gradients)
-    parameters = {name: p.detach() for name, p in network.named_parameters()}
-    return flat(gradients(parameters, x).values())
-
-
-@torch.no_grad()
-def closed_jacobian(network: MLP, x: Tensor) -> Tensor:
-    """Return the same as `backward_jacobian`, for all rows in a few matrix products.
-
-    This is backpropagation written out: if a layer has input h and f has the derivative delta with
-    respect to its outputs, the gradient is h deltaᵀ for its weights and delta for its biases.
     """
     weights, biases = zip(*network.layers, strict=True)
     seen = [x]
@@ -94,15 +67,11 @@ def closed_jacobian(network: MLP, x: Tensor) -> Tensor:
     return flat([*of_weights, *(delta[..., None, :] for delta in deltas)])
 
 
-JACOBIANS = {
-    "backward": backward_jacobian,
-    "vmap": vmap_jacobian,
-    "closed": closed_jacobian,
-}
+class UpdatedInverse:
+    """Keep only A⁻¹, and update it in place by the Sherman-Morrison formula, in p² operations.
 
-
-class RecomputedInverse:
-    """The textbook method: keep A and invert it at each decision, in p³ operations.
+    In float32 rounding errors add up if the ridge is small: with p = 177, after 10,000 updates, the relative
+    error of widths was 3e-5 with a ridge of 1 and 3e-3 with a ridge of 0.01; in float64 it was at most 1e-11.
 
     Parameters
     ----------
@@ -117,41 +86,10 @@ class RecomputedInverse:
 
     Attributes
     ----------
-    A : Tensor, shape (..., p, p)
-        In double precision, because inversion magnifies rounding errors.
-    kept : Tensor
-        The state: A, or the tensor that the other classes keep instead.
-    """
-
-    def __init__(
-        self, p: int, ridge: float, shape: tuple[int, ...], dtype: torch.dtype
-    ) -> None:
-        diagonal = torch.full((*shape, p), ridge, dtype=torch.float64)
-        self.A = self.kept = torch.diag_embed(diagonal)
-
-    def squares(self, jacobian: Tensor) -> Tensor:
-        """Return g A⁻¹ gᵀ for the rows g of a Jacobian (..., n, p); shape (..., n)."""
-        A_inv = torch.linalg.inv(self.A).to(jacobian.dtype)
-        return torch.linalg.vecdot(jacobian @ A_inv, jacobian)
-
-    def learn(self, g: Tensor) -> None:
-        """Add g gᵀ to A, for a gradient (..., p)."""
-        g = g.double()[..., None]
-        _check(g.mT @ g)
-        self.A.addcmul_(g, g.mT)
-
-
-class UpdatedInverse:
-    """Keep only A⁻¹, and update it in place by the Sherman-Morrison formula, in p² operations.
-
-    Parameters are those of `RecomputedInverse`. In float32 rounding errors add up if the ridge is small:
-    with p = 177, after 10,000 updates, the relative error of widths was 3e-5 with a ridge of 1 and 3e-3
-    with a ridge of 0.01; in float64 it was at most 1e-11.
-
-    Attributes
-    ----------
     A_inv : Tensor, shape (..., p, p)
         Of the same type as the gradients.
+    kept : Tensor
+        The state: A⁻¹, or the tensor that the other class keeps instead.
     """
 
     def __init__(
@@ -161,7 +99,7 @@ class UpdatedInverse:
         self.A_inv = self.kept = torch.diag_embed(diagonal)
 
     def squares(self, jacobian: Tensor) -> Tensor:
-        """See `RecomputedInverse.squares`."""
+        """Return g A⁻¹ gᵀ for the rows g of a Jacobian (..., n, p); shape (..., n)."""
         return torch.linalg.vecdot(jacobian @ self.A_inv, jacobian)
 
     def learn(self, g: Tensor) -> None:
@@ -177,7 +115,7 @@ class DiagonalInverse:
     """Keep only the diagonal of A, which ignores products of different entries of a gradient.
 
     This approximation is used in the authors' code (github.com/uclaml/NeuralUCB, learner_diag.py).
-    Parameters are those of `RecomputedInverse`.
+    Parameters are those of `UpdatedInverse`.
 
     Attributes
     ----------
@@ -202,7 +140,6 @@ class DiagonalInverse:
 
 
 INVERSES = {
-    "recomputed": RecomputedInverse,
     "updated": UpdatedInverse,
     "diagonal": DiagonalInverse,
 }
@@ -236,12 +173,8 @@ class NeuralUCBAgent(NeuralAgent):
         Weight of the uncertainty, 0 or more; the paper's :math:`\gamma`.
     ridge : float, default 1.0
         :math:`\lambda > 0`, weight of the prior. In float32 rounding errors grow as it shrinks.
-    jacobian : {"closed", "vmap", "backward"}, default "closed"
-        How gradients are computed: by matrix products, by mapping over rows, or by one backward pass per
-        row. The numbers are the same.
-    inverse : {"updated", "recomputed", "diagonal"}, default "updated"
-        How A is stored: see `UpdatedInverse`, `RecomputedInverse`, `DiagonalInverse`. The first two give
-        the same results, the third an approximation.
+    inverse : {"updated", "diagonal"}, default "updated"
+        How A is stored: see `UpdatedInverse`, which is exact, and `DiagonalInverse`.
     others
         As for `NeuralAgent`.
 
@@ -249,7 +182,7 @@ class NeuralUCBAgent(NeuralAgent):
     ----------
     n_parameters : int
         p, the length of a gradient.
-    uncertainty : UpdatedInverse, RecomputedInverse or DiagonalInverse
+    uncertainty : UpdatedInverse or DiagonalInverse
         The matrix A in the form chosen by `inverse`, for the width in each direction of weight space.
 
     Raises
@@ -267,12 +200,13 @@ class NeuralUCBAgent(NeuralAgent):
     """
 
     _learns = ("_uncertainty",)
+    _retired = ("jacobian",)
+    gradients = staticmethod(jacobian_at)  # pages compare other ways to them
 
     alpha: float = setting(as_not_negative, 0.1)
     shared: bool = field(default=True, init=False)
     _: KW_ONLY
     ridge: float = setting(as_positive, 1.0)
-    jacobian: str = setting(one_of(*JACOBIANS), "closed")
     inverse: str = setting(one_of(*INVERSES), "updated")
 
     @classmethod
@@ -310,20 +244,20 @@ class NeuralUCBAgent(NeuralAgent):
         They are derivatives of the network's output with respect to ``network.parameters()``, in order.
         """
         rows = torch.from_numpy(np.array(x, self.dtype))
-        return JACOBIANS[self.jacobian](self.network, rows).numpy()
+        return self.gradients(self.network, rows).numpy()
 
     @torch.no_grad()
     def score_rows(self, x: NDArray) -> NDArray:
         """Score rows (n, d) or (W, n, d); returns shape (n,) or (W, n)."""
         rows = torch.from_numpy(x)
-        jacobian = JACOBIANS[self.jacobian](self.network, rows)
+        jacobian = self.gradients(self.network, rows)
         widths = _check(self.uncertainty.squares(jacobian)).sqrt()
         return (self.predict(rows) + self.alpha * widths).numpy()
 
     def represent(self, x: NDArray) -> Tensor:
         """Return the gradients (..., p) of the rows played, computed with the weights that chose them."""
         rows = torch.from_numpy(x[..., None, :])
-        return JACOBIANS[self.jacobian](self.network, rows)[..., 0, :]
+        return self.gradients(self.network, rows)[..., 0, :]
 
     def absorb(
         self, played: Tensor, at: tuple, reward: ArrayLike, trained: bool
