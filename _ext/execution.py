@@ -45,7 +45,7 @@ from sphinx.util import logging
 LOG = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
 PREFIX = "execution-"
-# Of the library, what the pages' code needs beside its core.
+# Of the library, the extras that the pages' code needs.
 EXTRAS = ("neural", "plots", "retrieval", "sweeps")
 AT_ONCE = min(2, os.cpu_count() or 1)
 # With more threads, notebooks side by side would fight for the cores and spoil each other's timings.

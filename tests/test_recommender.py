@@ -18,6 +18,7 @@ from zoolib import (
     static_recommenders,
     train_recommender,
 )
+from zoolib.book import static
 from zoolib.models import recommender
 
 
@@ -335,7 +336,7 @@ def test_static_recommenders_learn_as_chapter_1_does(rate, monkeypatch):
     def note(model, train, **settings):
         calls.append((model, train, settings))
 
-    monkeypatch.setattr(recommender, "train_recommender", note)
+    monkeypatch.setattr(static, "train_recommender", note)
     trained = static_recommenders([7, 3], click_rate=rate)
     ((model, train, settings),) = calls
     assert trained is model
@@ -351,7 +352,7 @@ def test_static_recommenders_learn_as_chapter_1_does(rate, monkeypatch):
 
 
 def test_what_they_show_is_what_they_recommend_in_a_shop_of_any_size(monkeypatch):
-    monkeypatch.setattr(recommender, "train_recommender", lambda *_, **__: None)
+    monkeypatch.setattr(static, "train_recommender", lambda *_, **__: None)
     untrained = MLPRecommender(1000, 7, seed=[5, 2])
     shown = static_choices((5, 2), n_products=7)
     assert (shown == untrained.predict_all().argmax(axis=-1)).all()

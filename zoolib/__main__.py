@@ -14,7 +14,7 @@ def main(arguments: list[str] | None = None) -> int:
     grade = commands.add_parser("grade", help="run a folder of students' notebooks")
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        if given[:1] == ["gauntlet"]:  # which needs more than the core
+        if given[:1] == ["gauntlet"]:  # which needs an extra
             from zoolib import gauntlet
 
             gauntlet.add_arguments(play)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import lazy_loader
 
-# What each package that the core does without is called, and the extra of zoolib that brings it.
+# What each package is called that only some names need, and the extra of zoolib that brings it.
 EXTRAS = {
     "torch": ("PyTorch", "neural"),
     "sklearn": ("scikit-learn", "neural"),
