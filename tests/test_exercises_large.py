@@ -188,7 +188,7 @@ network = NAMES["network"]
 class Thawed(WithPrior):
     def __init__(self, seed=0):
         super().__init__(seed)
-        self.g.requires_grad_(True)
+        self.f_0.requires_grad_(True)
 
 
 class Unheld(WithPrior):
@@ -196,28 +196,28 @@ class Unheld(WithPrior):
 
     def __init__(self, seed=0):
         super().__init__(seed)
-        self.g.requires_grad_(True)
+        self.f_0.requires_grad_(True)
 
     def forward(self, x):
         with torch.no_grad():
-            prior = self.g(x)
+            prior = self.f_0(x)
         return self.f(x) + 3 * prior
 
 
 class Once(WithPrior):
     def forward(self, x):
-        return self.f(x) + self.g(x)
+        return self.f(x) + self.f_0(x)
 
 
 class Stranger(WithPrior):
     def __init__(self, seed=0):
         super().__init__(seed)
-        self.g = network(9, 64, 1, seed=seed + 1).requires_grad_(False)
+        self.f_0 = network(9, 64, 1, seed=seed + 1).requires_grad_(False)
 
 
 class Frozen(WithPrior):
     def forward(self, x):
-        return 0 * self.f(x).detach().requires_grad_() + 3 * self.g(x)
+        return 0 * self.f(x).detach().requires_grad_() + 3 * self.f_0(x)
 
 
 class Flat(WithPrior):

@@ -29,6 +29,7 @@ def page():
         ("Funnel", {"index": None, "alpha": -0.1}, "-0.1"),
         ("Funnel", {"index": None, "nu": -0.2}, "-0.2"),
         ("Funnel", {"index": None, "n": 1}, "n of 2 or more"),
+        ("Funnel", {"index": None, "other": 500}, "other from 1 to n - 1"),
     ],
 )
 def test_what_it_builds_refuses_settings_in_words(page, built, given, named):
@@ -68,6 +69,25 @@ def test_a_long_run_says_on_the_page_how_long_it_will_take(page, bars_of, capsys
     shown, *_ = page["serve"](agent, shop, visitors, noise)
     assert shown.shape == (300,)
     assert "300/300" in capsys.readouterr().out
+
+
+def test_a_list_has_as_many_places_by_the_mean_as_it_is_told(page):
+    index = page["Shelves"](FEW, n_shelves=8, m=8)
+    agent = page["Funnel"](FEW, index, "random", n=10, other=1)
+    listed = agent.shortlist(FEW[3], np.ones(32), np.eye(32))
+    assert set(page["search_all"](FEW, FEW[3], 9)) <= set(listed)
+    assert len(listed) in (9, 10)
+
+
+def test_joined_towers_add_what_the_features_say_to_what_they_say(page):
+    visitor, product = nn.Linear(32, 4), nn.Linear(32, 4)
+    towers = nn.ModuleList(map(page["Join"], (visitor, product)))
+    log = page["Log"](FEW[:20], np.arange(20), np.ones(20))
+    version = page["version_of"](towers, log, np.tile(FEW, (20, 1)))
+    said = [page["outputs"](of, FEW[:20]) for of in (visitor, product)]
+    rows = np.concatenate([said[0] * said[1], FEW[:20] ** 2], axis=1)
+    assert version.b == pytest.approx(rows.sum(axis=0), abs=1e-4)
+    assert pytest.approx(np.eye(36) + rows.T @ rows, abs=1e-3) == version.A
 
 
 @pytest.mark.parametrize("n_visits", [1, 7, 45])
