@@ -91,12 +91,12 @@ def test_draws_do_not_change_what_is_learnt(page, teach_alike):
 
 
 def test_a_floor_gives_to_its_arms_and_keeps_what_is_to_be_logged(page):
-    agent = page["MondaysAgent"](16, alpha=0.5)
-    shelf = page["pairs"](page["phone_at_two"], page["labels"])
+    agent = page["MondaysAgent"](page["pairs"], 16, alpha=0.5)
+    visit = page["phone_at_two"], page["labels"]
     floor = page["Floor"](agent, 0.3, np.array([False, False, True]))
-    own, under_floor = agent.propensities(shelf), floor.propensities(shelf)
+    own, under_floor = agent.propensities(*visit), floor.propensities(*visit)
     assert np.allclose(under_floor, 0.7 * own + [0, 0, 0.3])
-    arms = np.array([floor.select(shelf) for _ in range(4_000)])
+    arms = np.array([floor.select(*visit) for _ in range(4_000)])
     assert floor.propensity == under_floor[arms[-1]]
     shares = np.bincount(arms, minlength=3) / len(arms)
     assert np.allclose(shares, under_floor, atol=0.03)
@@ -117,11 +117,11 @@ def test_a_cap_lets_a_group_wait_for_those_who_have_had_it(page):
 
 def test_mondays_agent_learns_its_file_at_night(page):
     """With nothing forgotten, a night leaves what as many updates leave."""
-    nightly = page["MondaysAgent"](16, keep=1)
+    nightly = page["MondaysAgent"](page["pairs"], 16, keep=1)
     at_once = page["SharedLinUCB"](page["pairs"], 16)
     visit, arms = (page["phone_at_two"], page["labels"]), np.array([0, 1, 2, 1])
     for arm in arms:
-        nightly.update(page["pairs"](*visit), arm, arm % 2)
+        nightly.update(*visit, arm, arm % 2)
         at_once.update(*visit, arm, arm % 2)
     assert not nightly.b.any()  # what the day brings waits for the night
     nightly.night()
@@ -131,11 +131,29 @@ def test_mondays_agent_learns_its_file_at_night(page):
 
 
 def test_mondays_agent_serves_by_its_propensities(page):
-    agent = page["MondaysAgent"](16, alpha=0.5)
-    shelf = page["pairs"](page["phone_at_two"], page["labels"])
-    arms = [agent.select(shelf) for _ in range(4_000)]
+    agent = page["MondaysAgent"](page["pairs"], 16, alpha=0.5)
+    visit = page["phone_at_two"], page["labels"]
+    arms = [agent.select(*visit) for _ in range(4_000)]
     shares = np.bincount(arms, minlength=3) / len(arms)
-    assert np.allclose(shares, agent.propensities(shelf), atol=0.03)
+    assert np.allclose(shares, agent.propensities(*visit), atol=0.03)
+
+
+@pytest.mark.parametrize("kind", ["SharedLinUCB", "MondaysAgent"])
+def test_who_waits_under_a_cap_is_not_shown(page, kind):
+    agent = page[kind](page["pairs"], 16)
+    visit = page["phone_at_two"], page["labels"]
+    propensities = agent.propensities(*visit, np.array([True, False, True]))
+    assert propensities[1] == 0
+    assert np.isclose(propensities.sum(), 1)
+
+
+def test_a_floor_over_what_waits_for_its_file_asks_it_for_its_propensities(page):
+    nightly = page["Nightly"](page["SharedLinUCB"](page["pairs"], 16))
+    floor = page["Floor"](nightly, 0.3, np.array([False, False, True]))
+    visit = page["phone_at_two"], page["labels"]
+    assert np.isclose(floor.propensities(*visit).sum(), 1)
+    floor.update(*visit, floor.select(*visit), 1)
+    assert len(nightly.file) == 1
 
 
 def test_the_pooled_mean_is_what_one_model_would_have_learnt(page):
