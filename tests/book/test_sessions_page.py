@@ -35,7 +35,7 @@ def test_who_clicks_bait_only_loses_patience(page):
     for seed in range(20):
         luck = np.random.default_rng(seed).random(1_000)
         assert len(page["session"](True, luck)) == 4
-        assert (page["session"](False, luck)["outcome"] == "").sum() == 4
+        assert (page["session"](False, luck)["click?"] == "").sum() == 4
 
 
 def test_sweeps_end_at_the_solution(page):
