@@ -118,9 +118,11 @@ def test_the_same_seed_makes_the_same_network_and_leaves_other_draws_alone(page)
 def test_page_and_command_agree_on_the_challenge(page, tmp_path, monkeypatch):
     monkeypatch.setenv("TQDM_DISABLE", "1")
     assert page["SHOCKS"] == gauntlet.SHOCKS
-    (cell,) = (one for one in cells(PAGE) if "gauntlet.make_agent(" in one.code)
+    makes = ("agents = {name: gauntlet.make_agent(", "race = run_experiment(agents")
+    agents, race = (one for one in cells(PAGE) if any(m in one.code for m in makes))
     names = page | {"VISITS": 2_000, "SEED": 42}
-    exec(cell.code, names)
+    exec(agents.code, names)
+    exec(race.code, names)
     path, few = tmp_path / "result.json", ["--worlds", "1", "--first-seed", "42"]
     options = [*few, "--steps", "2000", "--json", str(path)]
     assert main(["gauntlet", "--agents", *page["NAMES"], *options]) == 0
