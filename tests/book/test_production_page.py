@@ -61,14 +61,22 @@ def test_a_fallback_answers_and_is_logged(loop, page):
     assert row == (pytest.approx(0.2), "fallback")
 
 
-@pytest.mark.parametrize("seen", [np.eye(5, dtype=np.float32), np.ones((5, 4))])
-def test_features_of_any_type_or_size_leave_a_log_that_opens(loop, seen):
+@pytest.mark.parametrize(
+    ("seen", "by"),
+    [
+        (np.eye(5, dtype=np.float32), "agent"),
+        (np.ones((5, 4)), "fallback"),
+        (np.full((5, 5), np.nan), "fallback"),
+    ],
+)
+def test_features_of_any_kind_leave_a_log_that_opens(loop, seen, by):
     desk = loop()
     desk.look_up = lambda user: seen
     event, _ = desk.select(1)
     desk.reward(event, 1)
     (chosen_by,) = desk.db.execute("select chosen_by from decisions").fetchone()
-    assert chosen_by == ("agent" if seen.shape == (5, 5) else "fallback")
+    assert chosen_by == by
+    assert np.isfinite(desk.agent.A).all()
     assert np.array_equal(loop().agent.A, desk.agent.A)
 
 
