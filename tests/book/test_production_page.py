@@ -52,9 +52,10 @@ def test_a_reward_counts_once_and_for_events_that_were(loop):
     assert np.array_equal(desk.agent.A, before)
 
 
-def test_a_fallback_answers_and_is_logged(loop, page):
+@pytest.mark.parametrize("part", ["A", "b"])
+def test_a_fallback_answers_and_is_logged(loop, page, part):
     agent = page["Thompson"](5)
-    agent.A[0, 0] = np.nan
+    getattr(agent, part).flat[0] = np.nan
     desk = loop(agent, floor=0.5)
     desk.select(1)
     row = desk.db.execute("select propensity, chosen_by from decisions").fetchone()
