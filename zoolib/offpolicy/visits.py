@@ -3,9 +3,10 @@ r"""Off-policy estimates from visits that do not influence each other.
 Row i of a log holds the arm :math:`a_i` that was shown, the reward :math:`r_i` it earned, and the
 propensity :math:`\mu_i = \mu(a_i \mid x_i)`, the probability with which the logging policy :math:`\mu`
 showed it. A target policy :math:`\pi` is an array ``(n, K)``: row i holds :math:`\pi(a \mid x_i)` for
-each arm a, so a deterministic policy is one-hot. With the importance weights
-:math:`\rho_i = \pi(a_i \mid x_i) / \mu_i` and an outcome model :math:`\hat p(x, a)`, every estimator
-here returns the mean of n terms with Student's interval at 95 per cent:
+each arm a, so a deterministic policy is one-hot.
+
+With the importance weights :math:`\rho_i = \pi(a_i \mid x_i) / \mu_i` and an outcome model
+:math:`\hat p(x, a)`, every estimator here returns the mean of n terms with Student's interval at 95 per cent:
 
 ==================== ==============================================================================
 estimator            term of row i
