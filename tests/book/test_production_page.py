@@ -81,6 +81,30 @@ def test_features_of_any_kind_leave_a_log_that_opens(loop, seen, by):
     assert np.array_equal(loop().agent.A, desk.agent.A)
 
 
+@pytest.mark.parametrize(
+    "own", [[0.5, 0.5], [np.nan] * 5, [1.2, -0.2, 0, 0, 0], [0.3] * 5]
+)
+def test_what_is_no_probability_leaves_the_choice_to_the_fallback(loop, page, own):
+    agent = page["Thompson"](5)
+    agent.propensities = lambda x, rng: own
+    desk = loop(agent, floor=0.5)
+    desk.select(1)
+    row = desk.db.execute("select propensity, chosen_by from decisions").fetchone()
+    assert row == (pytest.approx(0.2), "fallback")
+
+
+def test_a_user_keeps_her_side_and_each_version_has_its_own(page):
+    places = {
+        version: np.array([page["bucket"](user, version) for user in range(2_000)])
+        for version in ("v2", "v3")
+    }
+    assert page["bucket"](78, "v2") == places["v2"][78]
+    for place in places.values():
+        assert np.mean(place < 20) == pytest.approx(0.2, abs=0.03)
+    both = np.mean((places["v2"] < 20) & (places["v3"] < 20))
+    assert both == pytest.approx(0.04, abs=0.02)
+
+
 @pytest.mark.parametrize("floor", [0, -0.1, 1.5])
 def test_a_floor_is_refused_in_words(loop, floor):
     with pytest.raises(ValueError, match=f"at most 1: got {floor}"):
