@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import gymnasium
 import numpy as np
-from numpy.typing import NDArray
+import torch
+from torch import Tensor
 
 from benchmarks.contest import (
     FASTEST_PEER,
@@ -29,9 +30,9 @@ class Scaled(Encoder):
 
     def __init__(self, scale: Sequence[float]) -> None:
         super().__init__(len(scale), len(scale))
-        self.scale, self._factor = scale, 1 / np.array(scale, np.float32)
+        self.scale, self._factor = scale, 1 / torch.tensor(scale)
 
-    def evaluate(self, observation: NDArray) -> NDArray:
+    def forward(self, observation: Tensor) -> Tensor:
         return observation * self._factor
 
 

@@ -32,7 +32,15 @@ from zoolib._support.checks import (
 )
 from zoolib._support.settings import each, one_of, optional, setting
 from zoolib.agents.base import Agent, Context
-from zoolib.models.networks import MLP, SGD, Adam, Generators, descend, seeded
+from zoolib.models.networks import (
+    MLP,
+    SGD,
+    Adam,
+    Generators,
+    descend,
+    seeded,
+    shared_arrays,
+)
 from zoolib.models.replay import ReplayBuffer
 
 OPTIMISERS = {"adam": Adam, "sgd": SGD}
@@ -306,12 +314,7 @@ class NeuralAgent(Agent):
     @property
     def _weights(self) -> dict[str, dict[str, NDArray]]:
         """Each parameter and its optimiser state; the arrays share memory with them."""
-        kept = self._optimiser.state
-        return {
-            name: {"weight": p.data.numpy()}
-            | {key: moment.numpy() for key, moment in kept.get(p, {}).items()}
-            for name, p in self.network.named_parameters()
-        }
+        return shared_arrays(self.network, self._optimiser)
 
 
 def finite(name: str, numbers: NDArray) -> NDArray:

@@ -21,6 +21,7 @@ from zoolib._support.extras import needed_by
 with needed_by(__name__):
     import torch
     from torch import Tensor, nn
+    from torch.linalg import vector_norm
     from torch.nn import functional
 
 from zoolib._support.checks import Seed, as_seed
@@ -48,13 +49,25 @@ class _Uncompiled(torch.optim.Optimizer):
     """PyTorch's optimisers load its compiler, which takes a second, only to tell it that they do without."""
 
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
-    zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
+
+    def zero_grad(self) -> None:
+        """Forget the gradients, and tell no profiler, which takes longer than that."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.grad = None
+
+
+def _plain_step(kind: type[torch.optim.Optimizer]) -> Callable:
+    """Return the step of an optimiser of PyTorch's without compiler and profiler."""
+    step = torch.no_grad()(inspect.unwrap(kind.step))
+    step.hooked = True  # otherwise PyTorch wraps it again, for its profiler
+    return step
 
 
 class Adam(_Uncompiled, torch.optim.Adam):
     """PyTorch's Adam."""
 
-    step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
+    step = _plain_step(torch.optim.Adam)
 
     def begin(self) -> None:
         """Make the state before the first step, which PyTorch makes later: what is saved has it."""
@@ -69,7 +82,7 @@ class Adam(_Uncompiled, torch.optim.Adam):
 class SGD(_Uncompiled, torch.optim.SGD):
     """PyTorch's gradient descent."""
 
-    step = torch.no_grad()(inspect.unwrap(torch.optim.SGD.step))
+    step = _plain_step(torch.optim.SGD)
 
 
 def descend(optimiser: torch.optim.Optimizer, losses: Tensor) -> None:
@@ -82,30 +95,31 @@ def descend(optimiser: torch.optim.Optimizer, losses: Tensor) -> None:
     FloatingPointError
         If a loss or a gradient is not finite; the parameters are then unchanged.
     """
-    if not losses.isfinite().all():
+    loss = losses.sum()
+    if not math.isfinite(loss.detach()):
         raise FloatingPointError(
             f"losses must be finite, or the learning rate is too high: got {losses.tolist()}"
         )
     optimiser.zero_grad()
-    losses.sum().backward()
+    loss.backward()
     gradients = [p.grad for group in optimiser.param_groups for p in group["params"]]
-    # A parameter that the losses do not depend on has no gradient. A maximum is NaN if any entry is NaN.
-    if not all(g.abs().max().isfinite() for g in gradients if g is not None):
+    # A parameter that the losses do not depend on has no gradient.
+    largest = (vector_norm(g, torch.inf) for g in gradients if g is not None)
+    if not all(map(math.isfinite, largest)):
         raise FloatingPointError("gradients must be finite: got NaN or infinity")
     optimiser.step()
 
 
-def as_vector(network: nn.Module) -> Tensor:
-    """Move the parameters of a network and their gradients into one vector, and return the vector."""
-    parameters = list(network.parameters())
-    vector = torch.cat([p.data.reshape(-1) for p in parameters])
-    vector.grad = torch.zeros_like(vector)
-    sizes = [p.numel() for p in parameters]
-    parts = vector.split(sizes), vector.grad.split(sizes)
-    for p, weight, gradient in zip(parameters, *parts, strict=True):
-        p.data = weight.view_as(p)
-        p.grad = gradient.view_as(p)
-    return vector
+def shared_arrays(
+    network: nn.Module, optimiser: torch.optim.Optimizer
+) -> dict[str, dict[str, NDArray]]:
+    """Return each parameter and its optimiser state as arrays, which share memory with them."""
+    kept = optimiser.state
+    return {
+        name: {"weight": p.data.numpy()}
+        | {key: moment.numpy() for key, moment in kept.get(p, {}).items()}
+        for name, p in network.named_parameters()
+    }
 
 
 class Embedding(nn.Module):
@@ -182,7 +196,6 @@ class MLP(nn.Module):
         x: NDArray,
         masks: Sequence[NDArray] | None = None,
         at: tuple[NDArray, ...] = (),
-        inputs: list[NDArray] | None = None,
     ) -> NDArray:
         """Return the same as `forward`, for arrays and without gradients.
 
@@ -197,8 +210,6 @@ class MLP(nn.Module):
         at : tuple of indices, default ()
             Index into the leading axes of the weights: the stacked networks to evaluate, all
             if empty.
-        inputs : list, optional
-            The inputs of each layer are appended to this list.
 
         Returns
         -------
@@ -218,8 +229,6 @@ class MLP(nn.Module):
             for place, (weight, bias) in enumerate(layers):
                 if place > 0:
                     np.maximum(x, 0, out=x)
-                if inputs is not None:
-                    inputs.append(x)
                 x = x @ weight
                 x += bias
         return x

@@ -40,15 +40,16 @@ from zoolib.models.networks import (
     Adam,
     Embedding,
     Generators,
-    as_vector,
+    descend,
     seeded,
+    shared_arrays,
 )
 from zoolib.models.replay import ReplayBuffer
 from zoolib.sessions.tabular import SessionAgent
 
 
 class Encoder(Stateful, nn.Module):
-    """Base class of encoders, which map observations to features; subclasses add `forward` or `evaluate`.
+    """Base class of encoders, which map observations to features; subclasses add `forward`.
 
     Parameters
     ----------
@@ -71,12 +72,7 @@ class Encoder(Stateful, nn.Module):
 
     def forward(self, observation: Tensor) -> Tensor:
         """Map observations (..., n, n_observed) to features (..., n, n_features)."""
-        return torch.from_numpy(self.evaluate(observation.numpy()))
-
-    def evaluate(self, observation: NDArray) -> NDArray:
-        """Return the same as `forward`, for arrays."""
-        with torch.no_grad():
-            return self(torch.from_numpy(observation)).numpy()
+        raise NotImplementedError
 
 
 @dataclass(eq=False, repr=False)
@@ -88,13 +84,12 @@ class OneHot(Encoder):
     def __post_init__(self) -> None:
         super().__post_init__()
         super().__init__(len(self.sizes), sum(self.sizes), self.sizes)
-        self._first = np.cumsum(self.sizes) - self.sizes
+        self._first = torch.from_numpy(np.cumsum(self.sizes) - self.sizes)
 
-    def evaluate(self, observation: NDArray) -> NDArray:
-        """Return the one-hot vectors."""
-        features = np.zeros((*observation.shape[:-1], self.n_features), np.float32)
-        np.put_along_axis(features, observation + self._first, 1, axis=-1)
-        return features
+    def forward(self, observation: Tensor) -> Tensor:
+        """See `Encoder.forward`."""
+        features = torch.zeros(*observation.shape[:-1], self.n_features)
+        return features.scatter_(-1, observation + self._first, 1.0)
 
 
 @dataclass(eq=False, repr=False)
@@ -130,11 +125,7 @@ class LastItems(Encoder):
 
 
 class QNetwork(nn.Module):
-    """An encoder followed by an MLP with one output per action; all parameters lie in one `vector`.
-
-    Gradients of the MLP are computed by a few matrix products. PyTorch's automatic differentiation, several
-    times slower for such small networks, is used only for encoders that learn.
-    """
+    """An encoder followed by an MLP with one output per action."""
 
     def __init__(
         self, encoder: Encoder, widths: Sequence[int], generators: Generators
@@ -143,45 +134,15 @@ class QNetwork(nn.Module):
         self.encoder = copy.deepcopy(encoder)
         self.encoder.begin(generators)
         self.head = MLP((encoder.n_features, *widths), generators)
-        self.vector = as_vector(self)
-        layers = self.head.layers
-        # Arrays in the memory of `vector.grad`, which stays where it is.
-        self._gradients = [(w.grad.numpy(), b.grad.numpy()) for w, b in layers]
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """Map observations (..., n, n_observed) to Q, shape (..., n, K)."""
+        return self.head(self.encoder(observation))
 
     def evaluate(self, observation: NDArray) -> NDArray:
-        """Map observations (..., n, n_observed) to Q, shape (..., n, K)."""
-        return self.head.evaluate(self.encoder.evaluate(observation))
-
-    def regress(
-        self, observation: NDArray, action: NDArray, target: NDArray
-    ) -> NDArray:
-        """Fill the gradients of the mean squared error of a batch (..., n), and return its errors."""
-        self.vector.grad.zero_()
-        features = self.encoder(torch.from_numpy(observation))
-        inputs: list[NDArray] = []
-        q = self.head.evaluate(features.detach().numpy(), inputs=inputs)
-        taken = action[..., None]
-        gradient = np.zeros_like(q)
-        error = np.take_along_axis(q, taken, axis=-1)[..., 0] - target
-        np.put_along_axis(
-            gradient, taken, 2 / action.shape[-1] * error[..., None], axis=-1
-        )
-        gradient = self._backpropagate(inputs, gradient)
-        if features.requires_grad:
-            features.backward(torch.from_numpy(gradient))
-        return error
-
-    def _backpropagate(self, inputs: list[NDArray], gradient: NDArray) -> NDArray:
-        """Fill in the gradients of the MLP from those of its outputs; return the gradients of its inputs."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            for place in reversed(range(len(inputs))):
-                of_weight, of_bias = self._gradients[place]
-                np.matmul(inputs[place].mT, gradient, out=of_weight)
-                np.add.reduce(gradient, axis=-2, keepdims=True, out=of_bias)
-                gradient = gradient @ self.head.weights[place].data.numpy().mT
-                if place > 0:  # the inputs of a later layer come from a ReLU
-                    gradient *= inputs[place] > 0
-        return gradient
+        """Return the same as `forward`, for arrays and without gradients."""
+        features = self.encoder(torch.from_numpy(observation)).detach()
+        return self.head.evaluate(features.numpy())
 
 
 @dataclass(eq=False, repr=False)
@@ -282,8 +243,14 @@ class DQNAgent(SessionAgent):
             self.network = self.target = self._make_network()
             if self.target_every is not None:
                 self.target = self._make_network()  # from the same seeds: equal
-            self._adam = Adam([self.network.vector], lr=self.learning_rate)
-            self._adam.begin()
+            parameters = list(self.network.parameters())
+            self._optimiser = Adam(parameters, lr=self.learning_rate, fused=True)
+            self._optimiser.begin()
+            networks = {"network": self.network, "target": self.target}
+            self._weights = {
+                name: shared_arrays(one, self._optimiser)
+                for name, one in networks.items()
+            }
 
     def _make_network(self) -> QNetwork:
         seeds = as_seeds("seed", self.seed, self.n_worlds)
@@ -352,28 +319,28 @@ class DQNAgent(SessionAgent):
                 self._train()
         self.n_updates = count
         if self.target_every is not None and count % self.target_every == 0:
-            self.target.vector.copy_(self.network.vector)
+            self.target.load_state_dict(self.network.state_dict())
 
     def _train(self) -> None:
-        """Take an optimiser step, unless a gradient is not finite."""
+        """Take a step of Adam on the mean squared error of a batch."""
         draw = self.memory.sample if self.replay else self.memory.newest
-        seen, action, reward, after, ended = draw(self.batch_size)
-        target = self.targets(reward, after, ended)
-        error = self.network.regress(seen, action, target)
-        finite("losses", error)
-        finite("gradients", self.network.vector.grad.numpy())
-        self._adam.step()
+        seen, action, *later = draw(self.batch_size)
+        target = torch.from_numpy(self.targets(*later))
+        q = self.network(torch.from_numpy(seen))
+        chosen = q.gather(-1, torch.from_numpy(action)[..., None])[..., 0]
+        descend(self._optimiser, (target - chosen).square().mean(dim=-1))
 
+    @torch.no_grad()
     def targets(self, reward: NDArray, after: NDArray, ended: NDArray) -> NDArray:
         """Return the targets of rows, shape (n,) or (W, n)."""
         if self.discount == 0:
             return reward
+        then = torch.from_numpy(after)
+        q = self.target(then)
+        best = (self.network(then) if self.double else q).argmax(dim=-1, keepdim=True)
+        worth = q.gather(-1, best)[..., 0].numpy()
         # Nothing follows the end of a session.
-        factor = np.float32(self.discount) * ~ended
-        q = self.target.evaluate(after)
-        chooser = self.network.evaluate(after) if self.double else q
-        best = chooser.argmax(axis=-1, keepdims=True)
-        return reward + factor * np.take_along_axis(q, best, axis=-1)[..., 0]
+        return reward + np.float32(self.discount) * ~ended * worth
 
     def _observed(self, name: str, value: ArrayLike, lead: tuple) -> NDArray:
         shape = (*lead, self.encoder.n_observed)
@@ -381,13 +348,6 @@ class DQNAgent(SessionAgent):
             return as_array(name, value, shape, np.float32)
         return as_ids(name, value, self.encoder.values, shape)
 
-    @property
-    def _weights(self) -> list[NDArray]:
-        """All parameters, the target network's and Adam's numbers, as arrays that share their memory."""
-        moments = self._adam.state[self.network.vector].values()
-        shared = self.network.vector, self.target.vector, *moments
-        return [tensor.numpy() for tensor in shared]
-
     def __reduce__(self) -> tuple:
-        """Copy and pickle through the state, because plain copies would not share the parameter vector."""
+        """Copy and pickle through the state, because plain copies of `_weights` would share no memory."""
         return type(self).from_state, (self.state(),)
