@@ -76,7 +76,7 @@ def beside_peers() -> Row:
         contestants,
         {"d": 4, "K": 2},
         SEED,
-        promises=(Promise(FASTEST_PEER, at_least=3),),
+        promises=(Promise(FASTEST_PEER, at_least=1.5),),
     )
 
 

@@ -99,6 +99,8 @@ def test_q_of_several_observations_is_that_of_each():
         assert np.array_equal(agent.greedy(seen), q.argmax(axis=-1))
         for n in range(6):
             assert np.allclose(agent.q(seen[..., n, :]), q[..., n, :], atol=1e-6)
+        seen.flags.writeable = False
+        assert np.array_equal(agent.q(seen), q)
     assert isinstance(dqn().greedy([0, 1, 2]), int)
     assert isinstance(dqn().select([0, 1, 2]), int)
 

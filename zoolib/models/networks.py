@@ -95,7 +95,7 @@ def descend(optimiser: torch.optim.Optimizer, losses: Tensor) -> None:
     FloatingPointError
         If a loss or a gradient is not finite; the parameters are then unchanged.
     """
-    loss = losses.sum()
+    loss = losses.sum()  # not finite if one of them is not
     if not math.isfinite(loss.detach()):
         raise FloatingPointError(
             f"losses must be finite, or the learning rate is too high: got {losses.tolist()}"

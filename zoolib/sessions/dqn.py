@@ -141,8 +141,9 @@ class QNetwork(nn.Module):
 
     def evaluate(self, observation: NDArray) -> NDArray:
         """Return the same as `forward`, for arrays and without gradients."""
-        features = self.encoder(torch.from_numpy(observation)).detach()
-        return self.head.evaluate(features.numpy())
+        # A copy, because PyTorch warns of arrays that it may not write to.
+        features = self.encoder(torch.from_numpy(observation.copy()))
+        return self.head.evaluate(features.detach().numpy())
 
 
 @dataclass(eq=False, repr=False)
@@ -322,7 +323,7 @@ class DQNAgent(SessionAgent):
             self.target.load_state_dict(self.network.state_dict())
 
     def _train(self) -> None:
-        """Take a step of Adam on the mean squared error of a batch."""
+        """Take a step of Adam on the mean squared error of a batch of rows from the memory."""
         draw = self.memory.sample if self.replay else self.memory.newest
         seen, action, *later = draw(self.batch_size)
         target = torch.from_numpy(self.targets(*later))
