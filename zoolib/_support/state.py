@@ -263,6 +263,8 @@ def _count(learned: object) -> int:
 
 def _plain(name: str, value: object) -> object:
     """Return a setting, or what was learnt, as plain data; learners and generators become their states."""
+    if isinstance(value, np.ndarray):  # first: all weights are copied at each training
+        return value.copy()
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -271,8 +273,6 @@ def _plain(name: str, value: object) -> object:
         return [_plain(name, one) for one in value]
     if isinstance(value, dict):
         return {key: _plain(key, one) for key, one in value.items()}
-    if isinstance(value, np.ndarray):
-        return value.copy()
     if isinstance(value, np.dtype):
         return value.name
     if isinstance(value, np.random.Generator):
