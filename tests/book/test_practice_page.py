@@ -1,10 +1,10 @@
-"""What Chapter 4 builds in front of the reader: settings that she may try, and the bar of a long run."""
+"""What Chapter 4 builds in front of the reader: settings that she may try, and what its agents promise."""
 
 import numpy as np
 import pytest
 
 from tests.exercises import CELL, CHAPTERS
-from zoolib import Context, LinTSAgent, LinUCBAgent, ZooplusSimulator
+from zoolib import LinTSAgent, ZooplusSimulator
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def page():
 def test_its_agents_refuse_settings_in_words(page, agent, settings, named):
     needs = {
         "SharedLinUCB": {"join": page["pairs"], "n_features": 16},
-        "LinTS": {"n_arms": 50, "n_features": 9},
+        "LinTS": {"join": page["side_by_side"], "n_arms": 50, "n_features": 9},
         "Floor": {"agent": LinTSAgent(2, 3), "floor": 0.1, "arms": np.ones(2)},
         "Cap": {"agent": LinTSAgent(2, 3), "cap": 0.5, "group": [0, 1]},
     }
@@ -51,10 +51,9 @@ def test_a_shelf_has_a_story(page):
         agent.select(page["phone_at_two"], np.zeros((0, 4)))
 
 
-@pytest.mark.parametrize("draws", ["draw_readers", "draw_visits"])
-def test_a_run_has_a_visit_or_more(page, draws):
+def test_a_run_has_a_visit_or_more(page):
     with pytest.raises(ValueError, match="n_visits must be 1 or more: got 0"):
-        page[draws](0)
+        page["draw_readers"](0)
 
 
 def test_shops_learn_for_a_visit_or_more(page):
@@ -68,26 +67,53 @@ def test_a_shop_has_products():
         ZooplusSimulator(n_products=0)
 
 
-@pytest.mark.parametrize("loop", ["serve", "play"])
-def test_a_long_run_says_on_the_page_how_long_it_will_take(page, bars_of, capsys, loop):
+def test_a_long_run_says_on_the_page_how_long_it_will_take(page, bars_of, capsys):
     bars_of(page)
-    if loop == "serve":
-        agent = page["SharedLinUCB"](page["pairs"], 16)
-        page["serve"](agent, *page["draw_readers"](300))
-    else:
-        shop = ZooplusSimulator(n_products=50, seed=42)
-        rows = page["FeatureEngineer"](shop).transform
-        page["play"](page["LinTS"](50, 9), shop, page["draw_visits"](300), rows)
+    agent = page["SharedLinUCB"](page["pairs"], 16)
+    page["serve"](agent, *page["draw_readers"](300))
     assert "300/300" in capsys.readouterr().out
 
 
-def test_draws_do_not_change_what_is_learnt(page, teach_alike):
+def separate(page, kind, **settings):
+    """One of the page's agents with a model for each story."""
+    return page[kind](page["side_by_side"], 3, 8, **settings)
+
+
+def test_draws_do_not_change_what_is_learnt(page):
     """Agents that draw narrowly and widely learn the same from the same visits."""
-    narrow, wide = (page["LinTS"](50, 9, alpha=alpha) for alpha in (0, 2))
-    features = page["FeatureEngineer"](ZooplusSimulator(n_products=50, seed=42))
-    teach_alike(page, features, narrow, wide)
+    narrow, wide = (separate(page, "LinTS", alpha=alpha) for alpha in (0, 2))
+    for visit, u in enumerate(page["draw_readers"](40)[0]):
+        arm = wide.select(u, page["labels"])
+        for agent in (narrow, wide):
+            agent.update(u, page["labels"], arm, visit % 2)
     assert np.array_equal(narrow.A_inv, wide.A_inv)
     assert np.array_equal(narrow.b, wide.b)
+
+
+def test_a_nightly_linucb_repeats_itself_unless_it_counts_at_once(page):
+    visit = page["phone_at_two"], page["labels"]
+    shown = {}
+    for kind in ("LinUCB", "CountsAtOnce"):
+        agent = separate(page, kind, alpha=0.5)
+        agent.update(*visit, 1, 1)
+        nightly = page["Nightly"](agent)
+        shown[kind] = set()
+        for _ in range(60):
+            arm = nightly.select(*visit)
+            nightly.update(*visit, arm, 0)
+            shown[kind].add(arm)
+    assert len(shown["LinUCB"]) == 1
+    assert shown["CountsAtOnce"] == {0, 1, 2}
+
+
+def test_told_of_all_at_once_counting_at_once_changes_nothing(page):
+    visit = page["phone_at_two"], page["labels"]
+    plain, counts = (separate(page, k, alpha=0.5) for k in ("LinUCB", "CountsAtOnce"))
+    for clicked in (1, 0, 0, 1, 0):
+        arm = counts.select(*visit)
+        for agent in (plain, counts):
+            agent.update(*visit, arm, clicked)
+        assert np.allclose(plain.scores(*visit), counts.scores(*visit), atol=1e-8)
 
 
 def test_a_floor_gives_to_its_arms_and_keeps_what_is_to_be_logged(page):
@@ -138,9 +164,10 @@ def test_mondays_agent_serves_by_its_propensities(page):
     assert np.allclose(shares, agent.propensities(*visit), atol=0.03)
 
 
-@pytest.mark.parametrize("kind", ["SharedLinUCB", "MondaysAgent"])
+@pytest.mark.parametrize("kind", ["SharedLinUCB", "LinTS", "LinUCB", "MondaysAgent"])
 def test_who_waits_under_a_cap_is_not_shown(page, kind):
-    agent = page[kind](page["pairs"], 16)
+    shape = (3, 16) if kind.startswith("Lin") else (16,)
+    agent = page[kind](page["pairs"], *shape)
     visit = page["phone_at_two"], page["labels"]
     propensities = agent.propensities(*visit, np.array([True, False, True]))
     assert propensities[1] == 0
@@ -156,13 +183,22 @@ def test_a_floor_over_what_waits_for_its_file_asks_it_for_its_propensities(page)
     assert len(nightly.file) == 1
 
 
+def test_equal_arms_share_mondays_visits(page):
+    agent = page["MondaysAgent"](page["pairs"], 16)
+    twins = page["labels"][[0, 1, 1]]
+    propensities = agent.propensities(page["phone_at_two"], twins)
+    assert propensities[1] == pytest.approx(propensities[2])
+    assert propensities[1] > 0
+
+
 def test_the_pooled_mean_is_what_one_model_would_have_learnt(page):
     rng = np.random.default_rng(0)
-    many, one = LinUCBAgent(4, 3), LinUCBAgent(1, 3)
+    many, one = (page["LinUCB"](page["pairs"], arms, 16) for arms in (4, 1))
+    labels = np.tile(page["labels"][:1], (4, 1))
     for arm in rng.integers(4, size=50):
-        x, clicked = rng.normal(size=3), int(rng.random() < 0.5)
-        many.update(Context(0, np.tile(x, (4, 1))), arm, clicked)
+        u, clicked = rng.normal(size=4), int(rng.random() < 0.5)
+        many.update(u, labels, arm, clicked)
         if arm > 1:
-            one.update(Context(0, x[None]), 0, clicked)
+            one.update(u, labels, 0, clicked)
     pooled = page["pooled_mean"](many, np.array([False, False, True, True]))
-    assert np.allclose(pooled, one.posterior.mean[0])
+    assert np.allclose(pooled, one.A_inv[0] @ one.b[0])
