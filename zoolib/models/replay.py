@@ -58,7 +58,8 @@ class ReplayBuffer(Learner):
         self._first = self.capacity * np.arange(n_worlds or 1).reshape(lead)
         n_rows = self._first.size * self.capacity
         self._columns = [np.zeros((n_rows, *shape), dtype) for shape, dtype in columns]
-        self._added = np.zeros(lead, int).tolist()  # rows ever added to each world
+        # Rows ever added to each world: plain numbers, as a state holds them, and checks that none is below 0.
+        self._added = np.zeros(lead, int).tolist()
         self._lost: list[tuple] | None = None  # rows overwritten, if they may come back
         self.reseed(seed)
 
@@ -125,6 +126,8 @@ class ReplayBuffer(Learner):
     def draw(self, n: int) -> NDArray[np.int64]:
         """Draw the positions of n rows per world, (n,) or (W, n)."""
         held = self._n_held.reshape(-1).tolist()
+        if not all(held):
+            raise ValueError("memory must hold rows to draw from: got a world without")
         pairs = zip(self.generators, held, strict=True)
         drawn = [generator.integers(m, size=n) for generator, m in pairs]
         return np.reshape(drawn, (*self._first.shape, n))

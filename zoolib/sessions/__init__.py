@@ -5,6 +5,7 @@ module             contents
 ================== ====================================================================
 `shop`             `SessionSimulator`: the pet shop, visited by sessions
 `mdp`              `DecisionProcess`: exact values and optimal policies
+`base`             the interface of agents that look ahead
 `tabular`          agents with a table of states, and fits to a batch
 `dqn`              the deep Q-network, and what it sees of an observation
 `play`             agents in many shops in step, the bandits of the core among them

@@ -29,7 +29,6 @@ from zoolib._support.checks import (
     as_ids,
     as_positive,
     as_probability,
-    as_seeds,
     as_size,
 )
 from zoolib._support.settings import each, optional, setting
@@ -45,7 +44,7 @@ from zoolib.models.networks import (
     shared_arrays,
 )
 from zoolib.models.replay import ReplayBuffer
-from zoolib.sessions.tabular import SessionAgent
+from zoolib.sessions.base import SessionAgent
 
 
 class Encoder(Stateful, nn.Module):
@@ -84,7 +83,8 @@ class OneHot(Encoder):
     def __post_init__(self) -> None:
         super().__post_init__()
         super().__init__(len(self.sizes), sum(self.sizes), self.sizes)
-        self._first = torch.from_numpy(np.cumsum(self.sizes) - self.sizes)
+        first = torch.from_numpy(np.cumsum(self.sizes) - self.sizes)
+        self.register_buffer("_first", first, persistent=False)
 
     def forward(self, observation: Tensor) -> Tensor:
         """See `Encoder.forward`."""
@@ -139,11 +139,12 @@ class QNetwork(nn.Module):
         """Map observations (..., n, n_observed) to Q, shape (..., n, K)."""
         return self.head(self.encoder(observation))
 
+    @torch.no_grad()
     def evaluate(self, observation: NDArray) -> NDArray:
-        """Return the same as `forward`, for arrays and without gradients."""
+        """Return the same as `forward`, for arrays and without gradients: see `MLP.evaluate`."""
         # A copy, because PyTorch warns of arrays that it may not write to.
         features = self.encoder(torch.from_numpy(observation.copy()))
-        return self.head.evaluate(features.detach().numpy())
+        return self.head.evaluate(features.numpy())
 
 
 @dataclass(eq=False, repr=False)
@@ -169,7 +170,8 @@ class DQNAgent(SessionAgent):
     discount : float, default 0.99
         β in [0, 1]; 1 only if sessions end.
     double : bool, default True
-        Whether the trained network, not the target network, selects the best next action.
+        Whether the trained network, not the target network, selects the best next action. It changes
+        nothing if ``target_every`` is None, as both are then the same network.
     target_every : int or None, default 500
         Updates between two copies of the network to the target network; with None there is no separate one.
     replay : bool, default True
@@ -195,7 +197,11 @@ class DQNAgent(SessionAgent):
     Examples
     --------
     >>> agent = DQNAgent(2, OneHot([3]), discount=1.0)
-    >>> agent.update([0], 1, 0.5, [2], ended=False)
+    >>> place = 0
+    >>> for _ in range(9):  # act, update, repeat
+    ...     step = agent.select([place])  # 0 stays, 1 goes on; arriving at 2 ends the session
+    ...     agent.update([place], step, step, [place + step], ended=place + step == 2)
+    ...     place = (place + step) % 2
     >>> agent.q([[0], [1], [2]]).shape
     (3, 2)
     """
@@ -241,22 +247,22 @@ class DQNAgent(SessionAgent):
         super().reseed(seed)
         self.memory.reseed(self.seed)
         if self.n_updates == 0:
-            self.network = self.target = self._make_network()
-            if self.target_every is not None:
-                self.target = self._make_network()  # from the same seeds: equal
-            parameters = list(self.network.parameters())
-            self._optimiser = Adam(parameters, lr=self.learning_rate, fused=True)
-            self._optimiser.begin()
-            networks = {"network": self.network, "target": self.target}
-            self._weights = {
-                name: shared_arrays(one, self._optimiser)
-                for name, one in networks.items()
-            }
+            self._begin()
 
-    def _make_network(self) -> QNetwork:
-        seeds = as_seeds("seed", self.seed, self.n_worlds)
-        generators = seeded(seeds if self._lead else seeds[0])
-        return QNetwork(self.encoder, (*self.hidden, self.n_actions), generators)
+    def _begin(self) -> None:
+        """Draw the initial weights, and begin the optimiser's state."""
+        generators = seeded(self._seeds if self._lead else self._seeds[0])
+        widths = (*self.hidden, self.n_actions)
+        self.network = self.target = QNetwork(self.encoder, widths, generators)
+        if self.target_every is not None:
+            self.target = copy.deepcopy(self.network)
+        parameters = list(self.network.parameters())
+        self._optimiser = Adam(parameters, lr=self.learning_rate, fused=True)
+        self._optimiser.begin()
+        networks = {"network": self.network, "target": self.target}
+        self._weights = {
+            name: shared_arrays(one, self._optimiser) for name, one in networks.items()
+        }
 
     @property
     def epsilon(self) -> float:
@@ -278,20 +284,15 @@ class DQNAgent(SessionAgent):
         q = self.network.evaluate(rows if many else rows[..., None, :])
         return finite("Q", q if many else q[..., 0, :])
 
-    def _values(self, observation: ArrayLike) -> NDArray[np.float32]:
+    def _q_of(self, observation: ArrayLike) -> NDArray[np.float32]:
         return self.q(observation)
 
     def select(self, observation: ArrayLike) -> int | NDArray[np.int64]:
         """Return the best action by `q` or, with probability `epsilon`, a random one; an int or shape (W,)."""
-        best = self.greedy(observation)
-        if np.shape(best) != self._lead:
-            raise ValueError(
-                f"observation must be one for each world: got shape {np.shape(observation)}"
-            )
+        seen = self._observed("observation", observation, self._lead)
+        best = self.q(seen).argmax(axis=-1)
         drawn = self._uniforms.next(2)
         explores = drawn[..., 0] < self.epsilon
-        if not explores.any():
-            return best
         chosen = np.where(explores, (drawn[..., 1] * self.n_actions).astype(int), best)
         return chosen if chosen.ndim else int(chosen)
 
@@ -304,7 +305,7 @@ class DQNAgent(SessionAgent):
         ended: NDArray,
         played: NDArray,
     ) -> None:
-        """Store a checked step and, if it is time, train.
+        """Store a checked step and, if it is time and every world has played, train.
 
         Raises
         ------

@@ -20,70 +20,11 @@ from zoolib._support.checks import (
     as_positive,
     as_probability,
     as_rate,
-    as_seeds,
     as_size,
 )
-from zoolib._support.generators import Uniforms
 from zoolib._support.settings import optional, setting
-from zoolib._support.state import Stateful
-from zoolib.agents.policies import greedy, pick
-
-
-class SessionAgent(Stateful):
-    """Base class of agents that look ahead: it checks settings and steps, and returns the best action so far.
-
-    A subclass is a ``dataclass`` with settings `n_actions`, `n_worlds` and `seed`. It adds `select` and
-    `learn`; `_values`, which returns Q (..., K) of observations; and `_observed`, which checks observations.
-    """
-
-    _learns = ("_uniforms",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._lead = () if self.n_worlds is None else (self.n_worlds,)
-
-    def reseed(self, seed: Seed | Sequence[Seed]) -> None:
-        """Restart the random numbers: one seed, or one for each world."""
-        seeds = as_seeds("seed", seed, self.n_worlds)
-        self.seed = seeds[0] if np.ndim(seed) == 0 else seeds
-        self._uniforms = Uniforms(seeds, self.n_worlds)
-
-    def greedy(self, observation: ArrayLike) -> int | NDArray[np.int64]:
-        """Return the action with the highest current estimate, the first in a tie, without exploring.
-
-        Takes one observation per world, or several along an axis after the worlds axis.
-        """
-        best = self._values(observation).argmax(axis=-1)
-        return best if best.ndim else int(best)
-
-    def update(
-        self,
-        observation: ArrayLike,
-        action: ArrayLike,
-        reward: ArrayLike,
-        next_observation: ArrayLike,
-        ended: ArrayLike,
-        played: ArrayLike = True,
-    ) -> None:
-        """Learn from one step in each world. If this fails, nothing is learnt.
-
-        Parameters
-        ----------
-        observation, action, reward, next_observation : array_like, one for each world
-            The step: what was observed and done, the reward, and the next observation.
-        ended : bool, or array_like of bool, shape (W,)
-            Whether the step ended the session.
-        played : bool, or array_like of bool, shape (W,), default True
-            False if the step was a reset; resets are not learnt from.
-        """
-        self.learn(
-            self._observed("observation", observation, self._lead),
-            as_ids("action", action, self.n_actions, self._lead),
-            as_array("reward", reward, self._lead),
-            self._observed("next_observation", next_observation, self._lead),
-            as_flags("ended", ended, self._lead),
-            as_flags("played", played, self._lead),
-        )
+from zoolib.agents import policies
+from zoolib.sessions.base import SessionAgent
 
 
 @dataclass(eq=False, repr=False)
@@ -141,7 +82,8 @@ class QLearningAgent(SessionAgent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # One extra state, of value 0, in which the session is over.
+        # One extra state: what is observed when the session is over. It is never learnt, and `ended`, not its
+        # zeros, keeps it out of the targets.
         shape = (*self._lead, self.n_states + 1, self.n_actions)
         self._q = np.zeros(shape)
         self._n = np.zeros(shape, np.int64)
@@ -156,8 +98,9 @@ class QLearningAgent(SessionAgent):
         """Choose an action, shape () or (W,): the best, with random ties, or a random one to explore."""
         at = self._at(self._observed("observation", observation, self._lead))
         explore = self._explores(at)[..., None]
-        policy = (1 - explore) * greedy(self._q[at]) + explore / self.n_actions
-        action = pick(policy, self._uniforms.next())
+        best = policies.greedy(self._q[at])
+        policy = (1 - explore) * best + explore / self.n_actions
+        action = policies.pick(policy, self._uniforms.next())
         return action if action.ndim else int(action)
 
     def learn(
@@ -189,7 +132,7 @@ class QLearningAgent(SessionAgent):
         """Return the probability of exploring in each state."""
         return self.epsilon / (1 + self._n[at].sum(axis=-1) / self.fade)
 
-    def _values(self, observation: ArrayLike) -> NDArray[np.float64]:
+    def _q_of(self, observation: ArrayLike) -> NDArray[np.float64]:
         many = np.ndim(observation) > len(self._lead)
         lead = (*self._lead, "n") if many else self._lead
         return self._q[self._at(self._observed("observation", observation, lead))]
@@ -251,7 +194,9 @@ def fitted_q(
     x = as_array("features", features, ("n", "d"), np.float64)
     after = as_array("next_features", next_features, x.shape, np.float64)
     reward = as_array("reward", reward, x.shape[:1])
-    action = as_ids("action", action, as_size("n_actions", n_actions), reward.shape)
+    n_actions = as_size("n_actions", n_actions)
+    n_iterations = as_size("n_iterations", n_iterations)
+    action = as_ids("action", action, n_actions, reward.shape)
     ended = as_flags("ended", ended, reward.shape)
     discount = as_probability("discount", discount)
     prior = as_positive("ridge", ridge) * np.eye(x.shape[1])
@@ -259,7 +204,7 @@ def fitted_q(
     # Only the targets change: the same matrices, (d, rows), serve all fits.
     fits = [np.linalg.solve(x[row].T @ x[row] + prior, x[row].T) for row in rows]
     theta = np.zeros((n_actions, x.shape[1]))
-    for _ in range(as_size("n_iterations", n_iterations)):
+    for _ in range(n_iterations):
         best = (after @ theta.T).max(axis=1)
         target = reward + discount * ~ended * best
         theta = np.stack([fits[a] @ target[rows[a]] for a in range(n_actions)])
