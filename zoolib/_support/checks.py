@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral, Real
 
@@ -234,3 +236,11 @@ def every_row(
         raise error(
             f"{name} must {wanted}: got {np.atleast_1d(values)[at]} in row {row}"
         )
+
+
+def warn(message: str) -> None:
+    """Warn, and say that it was where code outside this library called it."""
+    level = 1
+    while sys._getframe(level).f_globals["__name__"].startswith("zoolib."):
+        level += 1
+    warnings.warn(message, stacklevel=level + 1)

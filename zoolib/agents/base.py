@@ -7,7 +7,6 @@ has its own generator for the agent's random numbers.
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from zoolib._support.checks import (
     as_real,
     as_seeds,
     as_size,
+    warn,
 )
 from zoolib._support.generators import Uniforms
 from zoolib._support.labels import Labels, as_objects
@@ -34,7 +34,7 @@ from zoolib._support.tables import (
     same_rows,
     unmasked,
 )
-from zoolib.agents.policies import best_of_normals, greedy, tied
+from zoolib.agents.policies import best_of_normals, greedy, leaves_an_arm, tied
 
 # Draws for all visitors whose propensities are computed at once.
 MOST_DRAWN = 20_000
@@ -70,6 +70,8 @@ class Context:
     offered : ndarray of bool, shape (n_arms,) or (n, n_arms), or None
     names : tuple, or None
         The names of features, if they came in a table.
+    user_id, arms
+        As given; several visitors as an array, and labels of arms or None.
 
     Examples
     --------
@@ -78,6 +80,9 @@ class Context:
     >>> Context("session-5", [0.3, 1.0]).features.shape
     (1, 2)
     """
+
+    # The arms of the agent that has put this copy in its order and hands it on to its own methods.
+    _checked_for: Labels | None = None
 
     def __init__(
         self,
@@ -125,8 +130,10 @@ class Context:
 
     def of_world(self, w: int | slice) -> Context:
         """Return the context of one of the worlds or visitors, without that axis, or of a slice of them."""
-        one = copy.copy(self)  # all worlds have passed the checks
+        one = copy.copy(self)
         one.row_labels = None  # were those of the visitors
+        if not isinstance(w, slice):
+            one._checked_for = None  # one world fits other agents than all of them do
         for name, array in vars(self).items():
             if isinstance(array, np.ndarray):
                 setattr(one, name, array[w])
@@ -136,10 +143,15 @@ class Context:
 class Agent(Stateful):
     """Base class of all agents: it chooses the arm of highest score, breaks ties at random, and checks input.
 
-    A subclass adds `scores`; if scores are random, also `draws`; and if it learns, `learn`. It lists in
-    `_learns` the attributes that change, and keeps each argument of its constructor as an attribute of the
-    same name: `repr`, `state` and `save` rely on both. The library's agents are dataclasses, so they
-    inherit their settings, each declared with its check.
+    A subclass adds `scores`; if scores are random, also `draws`, of the same distribution; and if it learns,
+    `learn`. If its scores are independent normal numbers, `_independent` may return their moments. If it does
+    not always show the highest score, it overrides `choose` and, with the probabilities of that choice,
+    `_policy`: one without the other makes logged propensities lie. `select`, `propensities` and `update` check
+    the context, and hand the checked one on.
+
+    It lists in `_learns` the attributes that change, and keeps each argument of its constructor as an
+    attribute of the same name: `repr`, `state` and `save` rely on both. The library's agents are dataclasses,
+    so they inherit their settings, each declared with its check.
 
     Parameters
     ----------
@@ -221,8 +233,9 @@ class Agent(Stateful):
 
     def choose(self, context: Context) -> int | NDArray[np.int64]:
         """Return the position of the arm that `select` returns."""
+        context = self._check(context)
         scores = self._on_offer(context, self.scores(context))
-        return self._best(scores, self._uniform(context))
+        return self._best(scores, self._uniforms.next(self._n_visitors(context)))
 
     def draws(self, context: Context, n: int) -> NDArray:
         """Return n draws of the scores, along a new first axis.
@@ -258,6 +271,7 @@ class Agent(Stateful):
         ndarray, shape (n_arms,), (n, n_arms) or (W, n_arms)
             Probabilities, which sum to 1 for each decision.
         """
+        context = self._check(context)
         allowed = self._mask(context, allowed)
         n_draws = as_size("n_draws", n_draws)
         n = self._n_visitors(context)
@@ -294,9 +308,8 @@ class Agent(Stateful):
             Its reward.
         """
         seen = self._check(context)
-        features = seen.features
         offered = seen.offered
-        lead = features.shape[:-2]
+        lead = seen.features.shape[:-2]
         if lead:  # a single visit has no rows to be in another order
             same_rows(context=context, arm=arm, reward=reward)
         arm = self.arms.places("arm", arm, lead)
@@ -309,8 +322,7 @@ class Agent(Stateful):
                 f"arm must be one of those on offer: got {self.arms.of(arm)!r}"
             )
         if lead and not self._worlds:
-            of_arms = (*lead, self.n_arms, features.shape[-1])
-            rows = np.broadcast_to(features, of_arms)[np.arange(len(arm)), arm]
+            rows = seen.row((np.arange(len(arm)), arm))
             self._learn_many(context.user_id, rows, arm, reward)
         else:
             if not lead:
@@ -415,35 +427,33 @@ class Agent(Stateful):
         self.n_arms = len(arms)
         self._shape = (*self._shape[:-1], self.n_arms)
 
-    @staticmethod
-    def _n_models(settings: dict[str, Any]) -> int:
+    @classmethod
+    def _n_models(cls, settings: dict[str, Any]) -> int:
         """Return the number of models of an agent with these settings."""
         arms = settings["n_arms"]
         arms = arms if isinstance(arms, int) else len(arms)
-        shared = settings.get("shared", True)
+        shared = settings.get("shared", cls.shared)
         return (settings["n_worlds"] or 1) * (1 if shared else arms)
 
     def _setting(self, name: str) -> Any:
         return self.arms.setting() if name == "n_arms" else super()._setting(name)
 
     def _on_offer(self, context: Context, scores: NDArray) -> NDArray:
-        """Return the scores (..., K), minus infinity for arms that are not on offer."""
-        if context.arms is None and context.offered is None:
-            return scores
-        return np.where(self._mask(context, None), scores, -np.inf)
+        """Return the scores (..., K), minus infinity for arms that a checked context does not offer."""
+        offered = context.offered
+        return scores if offered is None else np.where(offered, scores, -np.inf)
 
     def _mask(self, context: Context, allowed: ArrayLike | None) -> NDArray[np.bool_]:
-        """Return which arms are on offer and allowed, checked: all if None."""
-        seen = self._check(context)
-        shape = (*seen.features.shape[:-2], self.n_arms)
-        offered = np.ones(shape, bool) if seen.offered is None else seen.offered
+        """Return which arms a checked context offers and `allowed` lets pass: all if None."""
+        shape = (*context.features.shape[:-2], self.n_arms)
+        offered = np.ones(shape, bool) if context.offered is None else context.offered
         if allowed is None:
             return offered
         same_rows(context=context, allowed=allowed if np.ndim(allowed) == 2 else None)
         if (names := column_labels(allowed)) is not None:
             order = in_order("allowed", names, self.arms[:])
             allowed = np.asarray(allowed)[..., order]
-        return _leaves_an_arm("allowed", as_flags("allowed", allowed, shape) & offered)
+        return leaves_an_arm("allowed", as_flags("allowed", allowed, shape) & offered)
 
     def _rows(self, context: Context) -> NDArray:
         """Return the features, checked; warn, once, if one model for all arms cannot tell them apart."""
@@ -453,21 +463,16 @@ class Agent(Stateful):
             last = rows[..., -1:, :]
             self._warned = bool((first == last).all() and (first == rows).all())
             if self._warned:
-                warnings.warn(
+                warn(
                     f"all arms have equal features, and {type(self).__name__} has one model for them, which "
                     "cannot tell them apart: give each arm features of its own, or take a model for each arm "
-                    "(shared=False)",
-                    stacklevel=3,
+                    "(shared=False)"
                 )
         return rows.astype(self.dtype, copy=False)
 
     def _at(self, arms: NDArray[np.int64]) -> tuple[NDArray, ...]:
         """Return the index of several arms, (n,) or (W, n), in arrays (K, …) or (W, K, …)."""
         return (*(world[:, None] for world in self._worlds), arms)
-
-    def _uniform(self, context: Context) -> NDArray[np.float64]:
-        """Return one uniform number for each decision, shape (), (n,) or (W,)."""
-        return self._uniforms.next(self._n_visitors(context))
 
     def _normals(
         self, context: Context | None, n: int, size: int
@@ -487,7 +492,7 @@ class Agent(Stateful):
     def _best(self, scores: NDArray, uniform: NDArray) -> int | NDArray[np.int64]:
         """Return the arm of highest score (..., K); a uniform number (...) decides between ties."""
         best = scores.argmax(axis=-1)
-        ties = tied(scores, scores.max(axis=-1))
+        ties = tied(scores)
         if np.count_nonzero(ties) > best.size:
             # Number the ties 1, 2, …; the uniform number selects one of them.
             number = ties.cumsum(axis=-1)
@@ -497,6 +502,8 @@ class Agent(Stateful):
 
     def _check(self, context: Context) -> Context:
         """Return a context that fits this agent's arms and worlds, with a mask of what is on offer."""
+        if context._checked_for is self.arms:
+            return context
         features = context.features
         d = self.n_features
         lead = features.shape[:-2]
@@ -525,15 +532,19 @@ class Agent(Stateful):
                 "(n_arms, d), for example products of the visitor's and the arm's features, or take a model "
                 "for each arm (shared=False)"
             )
-        if context.names is not None or context.row_labels is not None:
-            context = self._in_order(context)
-        if context.arms is not None or context.offered is not None:
-            context = self._on_display(context)
+        labelled = context.names is not None or context.row_labels is not None
+        displayed = context.arms is not None or context.offered is not None
+        if labelled or displayed:
+            context = copy.copy(context)
+            context._checked_for = self.arms
+        if labelled:
+            self._put_in_order(context)
+        if displayed:
+            self._put_on_display(context)
         return context
 
-    def _in_order(self, context: Context) -> Context:
-        """Return a context whose features and rows have the agent's order, by their labels."""
-        seen = copy.copy(context)
+    def _put_in_order(self, seen: Context) -> None:
+        """Give features and rows the agent's order, by their labels."""
         known = self.feature_names
         if known is not None and seen.names is not None:
             order = in_order("context.features", seen.names, known)
@@ -544,31 +555,19 @@ class Agent(Stateful):
             order = in_order("rows of context.features", tuple(rows), self.arms[:])
             seen.features = seen.features[order]
             seen.row_labels = None
-        return seen
 
-    def _on_display(self, context: Context) -> Context:
-        """Return a context with a mask of the arms on offer, and zeros in the rows of others."""
-        seen = copy.copy(context)
+    def _put_on_display(self, seen: Context) -> None:
+        """Add a mask of the arms on offer, and zeros in the rows of others."""
         name = "context.offered"
         shape = (*seen.features.shape[:-2], self.n_arms)
         if seen.arms is not None:
             places = self.arms.places("context.arms", seen.arms[:])
             seen.arms = None
             seen.offered = np.isin(np.arange(self.n_arms), places)
-        seen.offered = _leaves_an_arm(name, as_flags(name, seen.offered, shape))
+        seen.offered = leaves_an_arm(name, as_flags(name, seen.offered, shape))
         if seen.features.shape[-2] > 1:
             seen.features = np.where(seen.offered[..., None], seen.features, 0)
-        seen.features = as_array("features", seen.features)
-        return seen
-
-
-def _leaves_an_arm(name: str, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return a mask (..., K) if an arm is left in every row."""
-    if not mask.any(axis=-1).all():
-        raise ValueError(
-            f"{name} must leave an arm in every row: got none in shape {mask.shape}"
-        )
-    return mask
+        seen.features = as_array("context.features", seen.features)
 
 
 def _visitors(user_id: Hashable | ArrayLike) -> Hashable | NDArray:

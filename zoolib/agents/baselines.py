@@ -17,7 +17,8 @@ class RandomAgent(Agent):
 
     def scores(self, context: Context) -> NDArray[np.float64]:
         """Return zeros: no arm is better than another."""
-        return np.zeros(self._mask(context, None).shape)
+        lead = self._check(context).features.shape[:-2]
+        return np.zeros((*lead, self.n_arms))
 
 
 class OracleAgent(Agent):

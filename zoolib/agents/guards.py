@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import Seed, as_ids, as_real, as_size
 from zoolib.agents.base import Agent, Context
-from zoolib.agents.policies import pick
+from zoolib.agents.policies import floored, pick
 
 
 class GuardedAgent(Agent):
@@ -70,6 +70,7 @@ class GuardedAgent(Agent):
             raise TypeError(f"agent must be an Agent: got {agent!r:.100}")
         super().__init__(agent.arms, agent.n_worlds, seed, agent.n_features)
         self.agent = agent
+        self.arms = agent.arms  # so that what one has checked the other need not
         self.shared = agent.shared
         self.needs_truth = getattr(agent, "needs_truth", False)
         self.segment_of_user = None
@@ -138,14 +139,14 @@ class GuardedAgent(Agent):
         If the caps and `allowed` together would leave no arm, the caps are ignored. Each of several visitors
         is treated as the next one; what caps change among them, `decide` returns.
         """
+        context = self._check(context)
         allowed = self._mask(context, allowed)
         if (self.cap < 1).any():
             held = allowed & self.allowed(context)
             allowed = np.where(held.any(axis=-1, keepdims=True), held, allowed)
         floor = self.floor[self._segment(context)][..., None]
         best = self.agent.propensities(context, allowed, n_draws)
-        any_arm = allowed / allowed.sum(axis=-1, keepdims=True)
-        return (1 - floor) * best + floor * any_arm
+        return floored(best, floor, allowed)
 
     def choose(self, context: Context) -> int | NDArray[np.int64]:
         """Draw an arm from the propensities."""

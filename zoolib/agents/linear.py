@@ -8,9 +8,8 @@ log-odds of a click (Chapter 4, "The additive trap").
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -26,10 +25,12 @@ from zoolib._support.checks import (
     as_probability,
     as_rate,
     as_size,
+    warn,
 )
 from zoolib._support.settings import one_of, optional, setting
 from zoolib._support.tables import column_labels
 from zoolib.agents.base import Agent, Context
+from zoolib.agents.policies import floored
 from zoolib.models.posterior import RidgePosterior, rows_of_each
 
 # The least weight of a row, however certain the predicted click: see `LinearAgent.linearise`.
@@ -78,7 +79,6 @@ class LinearAgent(Agent):
 
     n_arms: int | Sequence[Hashable]
     n_features: int = setting(as_size)
-    alpha: float = field(default=0.0, init=False)  # used by subclasses
     ridge: float = setting(as_positive, 1.0)
     n_worlds: int | None = setting(optional(as_size), None)
     _: KW_ONLY
@@ -246,9 +246,9 @@ class LinearAgent(Agent):
             if np.allclose(self.posterior.mean[model], last, rtol=1e-9, atol=1e-12):
                 return
         if self.link == "logit":
-            warnings.warn(
-                f"the fit still moved in pass {passes}: give it more passes, or a larger ridge",
-                stacklevel=3,  # where `fit_many` was called
+            of = f" of arm {self.arms[model[0]]!r}" if model else ""
+            warn(
+                f"the fit{of} still moved in pass {passes}: give it more passes, or a larger ridge"
             )
 
     def linearise(
@@ -262,9 +262,10 @@ class LinearAgent(Agent):
         one step of Newton's method.
         """
         reward = np.asarray(reward)
-        if not np.all((reward >= 0) & (reward <= 1)):
+        wrong = ~((reward >= 0) & (reward <= 1))
+        if np.count_nonzero(wrong):
             raise ValueError(
-                f"reward must lie in [0, 1] with a logit link: got {reward}"
+                f"reward must lie in [0, 1] with a logit link: got {reward[wrong][0]}"
             )
         log_odds = self.posterior.predict(x, at)
         clicks = expit(log_odds)
@@ -304,7 +305,25 @@ class LinearAgent(Agent):
 
 
 @dataclass(eq=False, repr=False)
-class LinUCBAgent(LinearAgent):
+class _Weighs:
+    """The third argument of agents that weigh uncertainty: it comes before those of `LinearAgent`."""
+
+    n_arms: int | Sequence[Hashable]
+    n_features: int
+    alpha: float = setting(as_not_negative, 1.0)
+
+
+@dataclass(eq=False, repr=False)
+class _Explores:
+    """The same of agents that explore at random."""
+
+    n_arms: int | Sequence[Hashable]
+    n_features: int
+    epsilon: float = setting(as_probability, 0.1)
+
+
+@dataclass(eq=False, repr=False)
+class LinUCBAgent(LinearAgent, _Weighs):
     r"""Show the arm with the highest upper confidence bound: prediction plus `alpha` times its width.
 
     .. math::  x^\top \hat\theta_a + \alpha \sqrt{x^\top A_a^{-1} x}
@@ -327,16 +346,14 @@ class LinUCBAgent(LinearAgent):
     0
     """
 
-    alpha: float = setting(as_not_negative, 1.0)
-
     def scores(self, context: Context) -> NDArray:
-        """Return the upper confidence bounds, shape (n_arms,) or (W, n_arms)."""
+        """Return the upper confidence bounds, shape (n_arms,), (n, n_arms) or (W, n_arms)."""
         prediction, width = self.predict_with_width(context)
         return prediction + self.alpha * width
 
 
 @dataclass(eq=False, repr=False)
-class LinTSAgent(LinearAgent):
+class LinTSAgent(LinearAgent, _Weighs):
     r"""Thompson sampling: draw weights from the posterior, and show the arm with the highest prediction.
 
     .. math::  x^\top \tilde\theta_a, \qquad \tilde\theta_a \sim \mathcal{N}(\hat\theta_a, \alpha^2 A_a^{-1})
@@ -357,10 +374,8 @@ class LinTSAgent(LinearAgent):
     True
     """
 
-    alpha: float = setting(as_not_negative, 1.0)
-
     def scores(self, context: Context) -> NDArray:
-        """Return predictions with weights drawn from the posterior, shape (n_arms,) or (W, n_arms)."""
+        """Return predictions with weights drawn from the posterior, of the shape of `LinUCBAgent.scores`."""
         return self.draws(context, 1)[0]
 
     def draws(self, context: Context, n: int) -> NDArray:
@@ -381,7 +396,7 @@ class LinTSAgent(LinearAgent):
 
 
 @dataclass(eq=False, repr=False)
-class EpsilonGreedyAgent(LinearAgent):
+class EpsilonGreedyAgent(LinearAgent, _Explores):
     """Show the arm with the highest prediction or, with probability `epsilon`, an arm drawn at random.
 
     Parameters
@@ -392,24 +407,21 @@ class EpsilonGreedyAgent(LinearAgent):
         As for `LinearAgent`.
     """
 
-    ridge: float = setting(as_positive, 1.0, kw_only=True)
-    n_worlds: int | None = setting(optional(as_size), None, kw_only=True)
-    epsilon: float = setting(as_probability, 0.1)  # the third positional argument
-
     def choose(self, context: Context) -> int | NDArray[np.int64]:
         """Choose the best arm or, with probability `epsilon`, any arm."""
-        scores = self._on_offer(context, self.scores(context))
+        context = self._check(context)
+        scores = self.scores(context)
         n = self._n_visitors(context)
         drawn = self._uniforms.next(3 if n is None else 3 * n)
         drawn = drawn if n is None else drawn.reshape(n, 3)
         explore, which, tie = np.moveaxis(drawn, -1, 0)
-        any_arm = self._best(np.where(np.isfinite(scores), 0.0, scores), which)
-        arm = np.where(explore < self.epsilon, any_arm, self._best(scores, tie))
+        any_arm = self._best(self._on_offer(context, np.zeros(scores.shape)), which)
+        best = self._best(self._on_offer(context, scores), tie)
+        arm = np.where(explore < self.epsilon, any_arm, best)
         return int(arm) if arm.ndim == 0 else arm
 
     def _policy(
         self, context: Context, allowed: NDArray[np.bool_], n_draws: int
     ) -> NDArray[np.float64]:
         best = super()._policy(context, allowed, n_draws)
-        any_arm = allowed / allowed.sum(axis=-1, keepdims=True)
-        return (1 - self.epsilon) * best + self.epsilon * any_arm
+        return floored(best, self.epsilon, allowed)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from zoolib._support.checks import as_probability, as_real, every_row
+from zoolib._support.checks import as_flags, as_probability, as_real, every_row
 
 # Scores that differ by less than this fraction of the best score count as equal, and so do what rounding
 # leaves of scores of zero.
@@ -20,13 +20,18 @@ RESIDUE = 1e-10
 SUM_TOLERANCE = 1e-6
 # Standard deviations beyond which `best_of_normals` leaves a distribution out.
 SIGMAS = 6
-# Numbers times nodes in `best_of_normals`, for one decision, and for all that are computed at once.
-MOST_NODES = 2_400
+# Numbers times nodes in `best_of_normals` for one decision, within these limits to the nodes, and numbers
+# times nodes for all decisions that are computed at once.
+MANY_NODES = 2_400
+NODES = 65, 1025
 MOST_AT_ONCE = 200_000
 
 
-def tied(scores: NDArray, top: NDArray) -> NDArray[np.bool_]:
-    """Return which scores (..., K) equal the best (...) up to rounding."""
+def tied(scores: NDArray) -> NDArray[np.bool_]:
+    """Return which scores (..., K) equal the best of their row up to rounding; the best must be finite."""
+    top = scores.max(axis=-1)  # NaN if any score is NaN
+    if not np.isfinite(top).all():
+        raise ValueError("scores must have a finite best and no NaN in every row")
     rounding = ROUNDING.get(scores.dtype, ROUNDING[np.dtype(float)])
     least = top - (rounding * abs(top) + RESIDUE)
     return (scores.T >= least.T).T  # a new axis would take longer
@@ -62,10 +67,7 @@ def greedy(scores: ArrayLike) -> NDArray[np.float64]:
     scores = np.asarray(scores)
     if scores.dtype not in ROUNDING:
         scores = scores.astype(float)
-    best = scores.max(axis=-1)  # NaN if any score is NaN
-    if not np.isfinite(best).all():
-        raise ValueError("scores must have a finite best and no NaN in every row")
-    ties = tied(scores, best)
+    ties = tied(scores)
     return ties / ties.sum(axis=-1, keepdims=True)
 
 
@@ -92,7 +94,7 @@ def best_of_normals(
     ndarray, shape (..., K)
     """
     k = mean.shape[-1]
-    n = min(max(MOST_NODES // k, 65), 1025)
+    n = int(np.clip(MANY_NODES // k, *NODES))
     rows = [np.broadcast_to(a, mean.shape) for a in (mean, deviation, allowed)]
     rows = [array.reshape(-1, k) for array in rows]
     at_once = max(1, MOST_AT_ONCE // (n * k))
@@ -132,7 +134,7 @@ def _best_of_normals(
 
 
 def with_floor(
-    policy: ArrayLike, epsilon: float, offered: NDArray[np.bool_] | None = None
+    policy: ArrayLike, epsilon: float, offered: ArrayLike | None = None
 ) -> NDArray[np.float64]:
     r"""Return :math:`(1 - \varepsilon)\, \pi + \varepsilon / K`: no arm falls below the floor.
 
@@ -142,7 +144,7 @@ def with_floor(
         Probabilities, each row summing to 1.
     epsilon : float
         Probability of an arm drawn uniformly from all K, in [0, 1].
-    offered : ndarray of bool, shape (..., K), optional
+    offered : array_like of bool, shape (K,) or (..., K), optional
         The arms on offer: K counts them, and the others have no floor.
 
     Returns
@@ -151,8 +153,25 @@ def with_floor(
     """
     policy = as_policy("policy", policy)
     epsilon = as_probability("epsilon", epsilon)
-    offered = np.ones(policy.shape[-1]) if offered is None else offered
-    return (1 - epsilon) * policy + epsilon * offered / offered.sum(-1, keepdims=True)
+    offered = as_flags("offered", True if offered is None else offered, policy.shape)
+    return floored(policy, epsilon, leaves_an_arm("offered", offered))
+
+
+def floored(
+    policy: NDArray, epsilon: ArrayLike, offered: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Do the same as `with_floor`, for checked arguments; `epsilon` may have an axis of length 1 for K."""
+    any_arm = offered / offered.sum(axis=-1, keepdims=True)
+    return (1 - epsilon) * policy + epsilon * any_arm
+
+
+def leaves_an_arm(name: str, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return a mask (..., K) if an arm is left in every row."""
+    if not mask.any(axis=-1).all():
+        raise ValueError(
+            f"{name} must leave an arm in every row: got none in shape {mask.shape}"
+        )
+    return mask
 
 
 def draw(
