@@ -447,8 +447,10 @@ def test_one_model_for_all_arms_refuses_the_visitor_alone(kind):
 def test_one_model_for_all_arms_warns_once_of_equal_rows(kind, lead):
     agent = SHARED[kind](NAMES)
     context = Context([1, 2] if lead else 1, np.ones((*lead, K, D)))
-    with pytest.warns(UserWarning, match="all arms have equal features.*shared=False"):
+    words = "all arms have equal features.*shared=False"
+    with pytest.warns(UserWarning, match=words) as warned:
         agent.select(context)
+    assert [one.filename for one in warned] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         agent.select(context)

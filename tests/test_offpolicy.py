@@ -631,6 +631,10 @@ def test_policies_that_are_none_are_refused_before_any_luck_is_used():
     assert rng.bit_generator.state == state
     with pytest.raises(ValueError, match=r"epsilon must lie in \[0, 1\]: got 2"):
         policies.with_floor([1.0], 2)
+    with pytest.raises(ValueError, match="offered must leave an arm in every row"):
+        policies.with_floor([1.0, 0.0], 0.1, [False, False])
+    with pytest.raises(ValueError, match="offered must hold booleans"):
+        policies.with_floor([1.0, 0.0], 0.1, [1, 0])
 
 
 def test_arms_are_drawn_as_often_as_the_policy_says():

@@ -94,6 +94,8 @@ def test_a_sample_is_drawn_uniformly_with_replacement_from_what_is_held():
     x, reward = buffer.sample(6)
     assert (x[:, 0] == draws).all()
     assert np.array_equal(reward, draws / 1000)
+    with pytest.raises(ValueError, match="memory must hold rows to draw from"):
+        filled(0).sample(1)
     full = filled(12, seed=4)
     x, _ = full.sample(5000)
     counts = np.bincount(x[:, 0].astype(int), minlength=12)
