@@ -30,10 +30,11 @@ MOST_AT_ONCE = 200_000
 def tied(scores: NDArray) -> NDArray[np.bool_]:
     """Return which scores (..., K) equal the best of their row up to rounding; the best must be finite."""
     top = scores.max(axis=-1)  # NaN if any score is NaN
-    if not np.isfinite(top).all():
+    size = abs(top)
+    if np.count_nonzero(size < np.inf) < top.size:
         raise ValueError("scores must have a finite best and no NaN in every row")
     rounding = ROUNDING.get(scores.dtype, ROUNDING[np.dtype(float)])
-    least = top - (rounding * abs(top) + RESIDUE)
+    least = top - (rounding * size + RESIDUE)
     return (scores.T >= least.T).T  # a new axis would take longer
 
 
