@@ -423,7 +423,7 @@ def test_agents_see_a_plain_context_unless_they_say_that_they_cheat(n_worlds, ch
         labels = {"names", "row_labels"}
         seen = {"arms", "offered", "features", "of_world", "row", "user_id"}
         assert public == seen | labels | truth
-        assert set(vars(context)) <= public
+        assert set(vars(context)) <= public | {"_checked_for"}
         users = history.user[:, step]
         assert np.array_equal(context.user_id, users[w])
         assert np.array_equal(context.features, features.transform(users)[w])
