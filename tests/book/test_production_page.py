@@ -65,7 +65,7 @@ def test_a_fallback_answers_and_is_logged(loop, page, part):
 @pytest.mark.parametrize(
     ("seen", "by"),
     [
-        (np.eye(5, dtype=np.float32), "agent"),
+        (np.eye(5, dtype=np.float32), "v1"),
         (np.ones((5, 4)), "fallback"),
         (np.full((5, 5), np.nan), "fallback"),
     ],
