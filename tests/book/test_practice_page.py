@@ -111,6 +111,7 @@ def test_told_of_all_at_once_counting_at_once_changes_nothing(page):
     plain, counts = (separate(page, k, alpha=0.5) for k in ("LinUCB", "CountsAtOnce"))
     for clicked in (1, 0, 0, 1, 0):
         arm = counts.select(*visit)
+        counts.look(*visit, arm)
         for agent in (plain, counts):
             agent.update(*visit, arm, clicked)
         assert np.allclose(plain.scores(*visit), counts.scores(*visit), atol=1e-8)
@@ -181,6 +182,16 @@ def test_a_floor_over_what_waits_for_its_file_asks_it_for_its_propensities(page)
     assert np.isclose(floor.propensities(*visit).sum(), 1)
     floor.update(*visit, floor.select(*visit), 1)
     assert len(nightly.file) == 1
+
+
+def test_a_floor_over_what_counts_at_once_counts_its_looks(page):
+    counts = separate(page, "CountsAtOnce", alpha=0.5)
+    floor = page["Floor"](page["Nightly"](counts), 0.3, np.ones(3))
+    visit = page["phone_at_two"], page["labels"]
+    for _ in range(5):
+        floor.update(*visit, floor.select(*visit), 0)
+    looks = [np.trace(np.linalg.inv(one) - np.eye(8)) for one in counts.looks.A_inv]
+    assert sum(looks) == pytest.approx(5 * 4)  # a row holds four ones
 
 
 def test_equal_arms_share_mondays_visits(page):
