@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.states import learnt
 from zoolib import FeatureEngineer, ZooplusSimulator, greedy
 from zoolib._support.generators import Uniforms, stream
 from zoolib._support.state import from_bytes, to_bytes
@@ -33,10 +34,6 @@ def normal(seed, *shape):
 def bare(*shape):
     """A context in which features say nothing."""
     return Context(np.zeros(shape[:-1], int), np.zeros((*shape, 1)))
-
-
-def learnt(agent):
-    return to_bytes(agent.state())
 
 
 def bounds_from_scratch(agent, rows, features):
@@ -940,12 +937,12 @@ def test_an_agent_restored_goes_on_to_the_last_bit(
     assert repr(restored) == repr(agent)
     chosen = play_together([agent, restored], n_after, n_worlds, seed=2)
     assert np.array_equal(*chosen)
-    assert to_bytes(agent.state()) == to_bytes(restored.state())
+    assert learnt(agent) == learnt(restored)
     if isinstance(agent, LinearAgent | HybridLinUCBAgent):
         arms = np.array([[1], [1]]) if n_worlds else np.array([1])
         for one in (agent, restored):
             one.restock(arms)
-        assert to_bytes(agent.state()) == to_bytes(restored.state())
+        assert learnt(agent) == learnt(restored)
 
 
 def test_an_agent_that_took_arms_in_is_restored_with_their_priors():

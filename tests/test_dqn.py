@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector
 
 from benchmarks.session_agents import Scaled
+from tests.states import learnt
 from zoolib import DQNAgent, LastItems, OneHot
-from zoolib._support.state import to_bytes
 from zoolib._support.threads import one_thread
 from zoolib.models.networks import MLP
 from zoolib.sessions import Encoder
@@ -62,10 +62,6 @@ def taught(agent, n, skip=0):
 
 def vector(network):
     return parameters_to_vector(network.parameters()).detach()
-
-
-def state_of(agent):
-    return to_bytes(agent.state())
 
 
 @pytest.mark.parametrize("encoder", [SEEN, HIDDEN, Scaled([1.0, 2.0])], ids=repr)
@@ -156,9 +152,9 @@ def test_steps_that_were_resets_never_enter_the_memory():
         )
     rewards = agent.memory.newest(6)[2]
     assert rewards.tolist() == [[2, 3, 4, 5], [-1, -2, -4, -5]]
-    before = to_bytes(agent.memory.state())
+    before = learnt(agent.memory)
     agent.update(seen, [0, 1], [9, 9], seen, [True] * 2, played=False)
-    assert to_bytes(agent.memory.state()) == before
+    assert learnt(agent.memory) == before
     assert agent.n_updates == 7
 
 
@@ -229,14 +225,14 @@ def test_a_saved_agent_goes_on_as_if_nothing_had_happened(encoder, n_worlds, tmp
     assert repr(others[0]) == repr(agent)
     taught(agent, 90, skip=50)
     for other in others:
-        assert state_of(other) != state_of(agent)
-        assert state_of(taught(other, 90, skip=50)) == state_of(agent)
+        assert learnt(other) != learnt(agent)
+        assert learnt(taught(other, 90, skip=50)) == learnt(agent)
 
 
 def test_a_new_seed_before_the_first_update_is_a_new_agent():
     agent = dqn(seed=1)
     agent.reseed(2)
-    assert state_of(agent) == state_of(dqn(seed=2))
+    assert learnt(agent) == learnt(dqn(seed=2))
     taught(agent, 20).reseed(3)
     other = taught(dqn(seed=2), 20)
     assert torch.equal(vector(agent.network), vector(other.network))
@@ -271,11 +267,11 @@ def test_settings_are_checked(options, error, words):
 )
 def test_a_refused_update_changes_nothing(place, value, error, words):
     agent = taught(dqn(), 15)
-    before, step = state_of(agent), [[0, 1, 2], 1, 0.5, [1, 2, 3], False, True]
+    before, step = learnt(agent), [[0, 1, 2], 1, 0.5, [1, 2, 3], False, True]
     step[place] = value
     with pytest.raises(error, match=words):
         agent.update(*step)
-    assert state_of(agent) == before
+    assert learnt(agent) == before
 
 
 def test_observations_of_other_worlds_are_refused():

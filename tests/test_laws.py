@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 import zoolib.agents.neural
+from tests.states import learnt
 from zoolib import (
     Agent,
     Context,
@@ -195,10 +196,6 @@ def play(agent, steps, visits=None):
         if hasattr(agent, "add_arms") and step == 12:
             agent.add_arms(1)
     return np.array(chosen)
-
-
-def learnt(agent):
-    return to_bytes(agent.state())
 
 
 def numbers(learned):

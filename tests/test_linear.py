@@ -4,7 +4,7 @@ from numpy.testing import assert_allclose
 from scipy import optimize, stats
 from scipy.special import expit
 
-from zoolib._support.state import to_bytes
+from tests.states import learnt
 from zoolib.agents import (
     Context,
     EpsilonGreedyAgent,
@@ -21,10 +21,6 @@ in_one_world_or_two = pytest.mark.parametrize("worlds", [(), (2,)])
 
 def normal(seed, *shape):
     return np.random.default_rng(seed).normal(size=shape)
-
-
-def learnt(agent):
-    return to_bytes(agent.state())
 
 
 def visit(step, *worlds, k=K, clicks=False):

@@ -1,8 +1,7 @@
 """Rules that constrain an agent: how much it must explore, and how often it may show a group of arms.
 
 An agent maximises clicks; floors and caps restrict how. They work on probabilities instead of single
-choices, so the log gets exact propensities: see Chapter 4, "Floors and caps"
-and "Caps".
+choices, so the log gets exact propensities: see Chapter 4, "Floors and caps".
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,10 +69,16 @@ class SessionAgent(Stateful):
             as_flags("played", played, self._lead),
         )
 
-    def _needed(self, *arguments: object) -> Any:
-        """Stand for a method that a subclass adds."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must add it: see SessionAgent"
-        )
+    def select(self, observation: ArrayLike) -> int | NDArray[np.int64]:
+        """Return an action for an observation of each world."""
+        raise NotImplementedError
 
-    select = learn = _observed = _q_of = _needed
+    def learn(self, *step: NDArray) -> None:
+        """Learn from a checked step, in the order of `update`."""
+        raise NotImplementedError
+
+    def _q_of(self, observation: ArrayLike) -> NDArray:
+        raise NotImplementedError
+
+    def _observed(self, name: str, value: ArrayLike, lead: tuple) -> NDArray:
+        raise NotImplementedError

@@ -281,16 +281,21 @@ class DQNAgent(SessionAgent):
         many = np.ndim(observation) > 1 + len(self._lead)
         lead = (*self._lead, "n") if many else self._lead
         rows = self._observed("observation", observation, lead)
-        q = self.network.evaluate(rows if many else rows[..., None, :])
-        return finite("Q", q if many else q[..., 0, :])
+        if many:
+            return finite("Q", self.network.evaluate(rows))
+        return self._q_of_each(rows)
 
     def _q_of(self, observation: ArrayLike) -> NDArray[np.float32]:
         return self.q(observation)
 
+    def _q_of_each(self, seen: NDArray) -> NDArray[np.float32]:
+        """Return Q (K,) or (W, K) of a checked observation of each world."""
+        return finite("Q", self.network.evaluate(seen[..., None, :])[..., 0, :])
+
     def select(self, observation: ArrayLike) -> int | NDArray[np.int64]:
         """Return the best action by `q` or, with probability `epsilon`, a random one; an int or shape (W,)."""
         seen = self._observed("observation", observation, self._lead)
-        best = self.q(seen).argmax(axis=-1)
+        best = self._q_of_each(seen).argmax(axis=-1)
         drawn = self._uniforms.next(2)
         explores = drawn[..., 0] < self.epsilon
         chosen = np.where(explores, (drawn[..., 1] * self.n_actions).astype(int), best)
