@@ -18,7 +18,7 @@ from zoolib.book.exercises.static_recommender import _split
 
 CHAPTER = CHAPTERS["static-recommender"]
 # The truth of the shop and its two shocks, as the chapter writes them.
-TRUTH = "K", "categories", "taste", "T", "everyone", "FIRST", "SECOND"
+TRUTH = "K", "categories", "taste", "T", "shop", "everyone", "FIRST", "SECOND"
 NAMES = CHAPTER.names(*TRUTH)
 
 
