@@ -24,6 +24,7 @@ RAISING = {
     "ex-chance": (raises, raises),
     "ex-members": (raises, raises),
     "ex-deadlock": (raises,),
+    "ex-two-clocks": (raises,),
     "ex-practice-prior": (raises,),
 }
 
@@ -33,7 +34,7 @@ def test_what_raises_is_reported(label):
     assert_says(label, *RAISING[label], RAISED)
 
 
-@pytest.mark.parametrize("label", ["ex-chance", "ex-members"])
+@pytest.mark.parametrize("label", ["ex-chance", "ex-two-clocks", "ex-members"])
 def test_the_books_solution_is_right(label):
     assert run(CHAPTER.solutions[label], NAMES)[1] == f"{label}: right."
 
@@ -178,6 +179,32 @@ VERDICTS["ex-members"] = [
     (lambda n: 0.95, multiple, "how do the truth minus"),
     (lambda n: 100 * coverage(n), multiple, "not percentages"),
     (coverage, lambda n: 1.96, "2.5 percent on each side"),
+]
+
+
+news = defined("ex-two-clocks", "news")
+
+
+def counted(t, shock, every, newest, waits):
+    """The same by playing: notes are learnt one by one, and forgotten at a rebuild."""
+    learnt, written = [], []
+    for visit in range(1, t + 1):
+        written.append(visit)
+        if not waits:
+            learnt.append(visit)
+        if visit % every == 0:
+            learnt = written[-newest:]
+    return np.mean([visit > shock for visit in learnt]) if learnt else 0
+
+
+VERDICTS["ex-two-clocks"] = [
+    (news, "right."),
+    (counted, "right."),
+    (lambda t, s, e, n, waits: news(t, s, e, n, not waits), "since the rebuild, too"),
+    (lambda t, s, e, n, waits: news(t, s, 1, n, False), "window stands still"),
+    (lambda t, s, e, n, waits: news(t, s, e, t, waits), "all but the newest"),
+    (lambda t, s, e, n, waits: 1 - news(t, s, e, n, waits), "share of old notes"),
+    (lambda t, s, e, n, waits: 0.5, "from which visit to which"),
 ]
 
 

@@ -146,6 +146,40 @@ def _refused_from(
         n += 1
 
 
+@exercise("ex-two-clocks")
+def _two_clocks(news: Function) -> None:
+    """Ask a head that listens and one that waits, before and after the window has filled."""
+    for t, shock, every, newest in (
+        (3_500, 2_500, 1_000, 3_000),
+        (4_700, 2_500, 1_000, 1_000),
+        (800, 300, 1_000, 3_000),
+        (5_200, 2_500, 500, 2_000),
+    ):
+        rebuilt = t // every * every
+        begins = max(0, rebuilt - newest)
+        for waits in (False, True):
+            ends = rebuilt if waits else t
+            slid = max(0, ends - newest)
+            mistakes = {
+                "A head that listens has learnt the clicks since the rebuild, too; one that waits has "
+                "not.": _younger(shock, begins, t if waits else rebuilt),
+                "The window stands still from one rebuild to the next.": _younger(
+                    shock, slid, ends
+                ),
+                "A rebuild forgets all but the newest notes.": _younger(shock, 0, ends),
+                "That is the share of old notes.": 1 - _younger(shock, begins, ends),
+            }
+            hint = f"With waits={waits}: from which visit to which are the notes that it has learnt?"
+            found = answer(news, t, shock, every, newest, waits)
+            right = _younger(shock, begins, ends)
+            expect_close(found, right, hint, within=1e-6, mistakes=mistakes)
+
+
+def _younger(shock: int, begins: int, ends: int) -> float:
+    """Return which share of the notes from one visit to another is younger than a shock."""
+    return max(0, ends - max(begins, shock)) / max(1, ends - begins)
+
+
 @exercise("ex-members")
 def _one_draw_more(coverage: Function, multiple: Function) -> None:
     """Divide the truth's distance from the members' mean by its spread: that is Student's t."""
