@@ -13,7 +13,17 @@ import pytest
 from execution import cache_folder, opened_cache
 
 import zoolib
-from tests.exercises import CELL, CHAPTERS, is_definition, said
+from tests.exercises import (
+    CELL,
+    CHAPTERS,
+    NO_FUNCTION,
+    RAISED,
+    assert_says,
+    is_definition,
+    nothing,
+    raises,
+    said,
+)
 from zoolib import Estimate, LinUCBAgent, check
 from zoolib.book.exercises import judged
 from zoolib.book.exercises.judging import (
@@ -284,6 +294,26 @@ def test_an_unsolved_stub_is_not_answered_yet(label):
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(stub, {}, Given())
     assert out.getvalue() == f"{label}: not answered yet.\n"
+
+
+# What is handed over with a function, where that is no function, too; and who asks for numbers alone.
+HANDED = {
+    "ex-greedy-trap": lambda function: (0.2, function),
+    "ex-peeking": lambda function: (function, 10, 40),
+    "ex-two-steps": lambda function: ((3 / 4, 7 / 8), function),
+}
+ONLY_NUMBERS = {"ex-below-floor", "ex-floor-by-hand"}
+CLASSES = {"ex-own-agent", "ex-practice-prior"}
+
+
+@pytest.mark.parametrize("label", sorted(judged().keys() - ONLY_NUMBERS))
+def test_a_function_that_raises_is_none_or_returns_nothing_is_said(label):
+    others = [raises] * (len(signature(judged()[label]).parameters) - 1)
+    answers = HANDED.get(label, lambda function: (function, *others))
+    assert_says(label, *answers(raises), RAISED)
+    assert_says(label, *answers(1.0), NO_FUNCTION)
+    if label not in CLASSES:
+        assert said(label, *answers(nothing)).startswith(NO_ANSWER)
 
 
 def names_in(cell, context):

@@ -10,15 +10,12 @@ import pytest
 import zoolib
 from tests.exercises import (
     CHAPTERS,
-    NO_FUNCTION,
     RAISED,
     assert_says,
     assigned,
     is_definition,
-    nothing,
     raises,
     run,
-    said,
     statements,
     verdicts,
 )
@@ -53,24 +50,6 @@ def test_the_books_solution_is_right(page, label, names):
     cells = page.solutions[label]
     cells = handed_over(cells) if label in PLAYED else cells
     assert run(cells, names[page])[1] == f"{label}: right."
-
-
-OTHERS = {
-    "ex-width": (),
-    "ex-sharing": (raises,),
-    "ex-rebuild": (raises,),
-    "ex-hill": (range(20),),
-    "ex-neural-linear": (),
-    "ex-projection": (),
-    "ex-residuals": (),
-}
-
-
-@pytest.mark.parametrize(("label", "others"), OTHERS.items())
-def test_what_is_no_answer_is_said(label, others):
-    assert_says(label, raises, *others, RAISED)
-    assert_says(label, 1.0, *others, NO_FUNCTION)
-    assert said(label, nothing, *others).startswith("not answered yet.")
 
 
 def width(x, n, w, v, slopes=(True, True), ridge=1.0):
