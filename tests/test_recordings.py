@@ -74,6 +74,7 @@ def nobody_plays(monkeypatch):
         ({}, 9),
         ({"make_features": with_pairs}, 29),
         ({"make_world": rich_world}, 13),
+        ({"churn": Churn(25, 0.2)}, 9),
     ],
 )
 def test_what_was_recorded_is_what_was_played(made, n_features, path, nobody_plays):
@@ -85,6 +86,7 @@ def test_what_was_recorded_is_what_was_played(made, n_features, path, nobody_pla
     for history in (first, again):
         assert history.agents == live.agents == ("linear", "random")
         assert (history.seeds, history.shocks) == (live.seeds, live.shocks)
+        assert history.churn == live.churn
         for name in (*ARRAYS, "arm"):
             assert (getattr(history, name) == getattr(live, name)).all(), name
 
@@ -111,17 +113,6 @@ def test_categories_bring_the_same_clicks_by_the_first_product_of_each(
             assert (shown == category[live.arm[:, w, steps]]).all()
             firsts = {list(category).index(code) for code in {*shown.ravel()}}
             assert {*again.arm[:, w, steps].ravel()} == firsts
-
-
-def test_churn_strikes_again_as_it_was_recorded(path, nobody_plays):
-    call = (players(), SEEDS, N_STEPS)
-    live = run_experiment(*call, churn=Churn(25, 0.2))
-    recorded_experiment(path, *call, churn=Churn(25, 0.2))
-    nobody_plays()
-    again = recorded_experiment(path, *call, churn=Churn(25, 0.2), begin=0)
-    assert again.churn == live.churn
-    for name in (*ARRAYS, "arm"):
-        assert (getattr(again, name) == getattr(live, name)).all(), name
 
 
 def test_a_world_may_lack_a_category(path):
@@ -189,22 +180,26 @@ def test_a_record_of_another_experiment_is_refused(changed, word, path, nobody_p
 
 
 @pytest.mark.parametrize(
-    "blob",
-    [b"", b"no record", lzma.compress(b"no state"), lzma.compress(to_bytes({"a": 1}))],
+    "spoil",
+    [
+        lambda blob: b"",
+        lambda blob: b"no record",
+        lambda blob: lzma.compress(b"no state"),
+        lambda blob: lzma.compress(to_bytes({"a": 1})),
+        lambda blob: blob[: len(blob) // 2],
+        lambda blob: blob[:-20],
+    ],
 )
-def test_what_is_no_record_is_refused(blob, path):
-    path.write_bytes(blob)
-    with pytest.raises(ValueError, match=r"path must name a record: got .*record\.xz"):
-        recorded_experiment(path, players(), SEEDS, N_STEPS)
-    assert path.read_bytes() == blob
-
-
-def test_a_damaged_record_is_refused(path):
+def test_what_is_no_record_or_half_of_one_is_refused(spoil, path, monkeypatch):
     recorded_experiment(path, players(), SEEDS, 5)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-20])
-    with pytest.raises(ValueError, match="path must name a record"):
-        recorded_experiment(path, players(), SEEDS, 5)
+    path.write_bytes(spoilt := spoil(path.read_bytes()))
+    words = r"got .*record\.xz', which is damaged .*; restore it, or delete it"
+    for switch in ("0", "1"):
+        monkeypatch.setenv(SWITCH, switch)
+        with pytest.raises(ValueError, match=words):
+            recorded_experiment(path, players(), SEEDS, 5)
+        assert path.read_bytes() == spoilt
+    assert [*path.parent.iterdir()] == [path]
 
 
 @pytest.mark.parametrize("by", ["arm", "category"])
@@ -237,9 +232,13 @@ def test_agents_that_begin_otherwise_than_their_record_are_refused(
 
 @pytest.mark.parametrize(
     ("wrong", "words"),
-    [({"begin": -1}, "begin must be at least 0"), ({"may_differ": 2}, "may_differ")],
+    [
+        ({"begin": -1}, "begin must be at least 0"),
+        ({"may_differ": 2}, "may_differ"),
+        ({"by": "persona"}, r"by must be one of .*: got 'persona'"),
+    ],
 )
-def test_a_beginning_is_checked(wrong, words, path):
+def test_wrong_options_are_refused_before_anything_is_played(wrong, words, path):
     with pytest.raises(ValueError, match=words):
         recorded_experiment(path, players(), SEEDS, 5, **wrong)
     assert not path.exists()
@@ -262,12 +261,6 @@ def test_half_an_experiment_is_no_record(path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             recorded_experiment(path, {"one": kind(50, n_worlds=3)}, SEEDS, 100)
         assert not path.exists()
-
-
-def test_what_is_recorded_has_a_name(path):
-    with pytest.raises(ValueError, match=r"by must be one of .*: got 'persona'"):
-        recorded_experiment(path, players(), SEEDS, 5, by="persona")
-    assert not path.exists()
 
 
 def test_others_may_play_along(path):
@@ -728,19 +721,6 @@ def test_a_beginning_that_differs_is_said_to_a_reader(
     monkeypatch.setenv(SWITCH, "0")
     with pytest.raises(ValueError, match=r"shows something else in 100.0%"):
         recorded_experiment(path, **CALL, begin=10)
-
-
-@pytest.mark.parametrize("switch", ["0", "1"])
-def test_half_a_record_of_choices_is_refused(switch, path, monkeypatch):
-    recorded_experiment(path, **CALL)
-    half = path.read_bytes()[: path.stat().st_size // 2]
-    path.write_bytes(half)
-    monkeypatch.setenv(SWITCH, switch)
-    words = r"got .*record\.xz', which is damaged .*; restore it, or delete it"
-    with pytest.raises(ValueError, match=words):
-        recorded_experiment(path, **CALL)
-    assert path.read_bytes() == half
-    assert [*path.parent.iterdir()] == [path]
 
 
 def test_an_interrupt_leaves_the_record_as_it_was(path, lenient):
