@@ -525,6 +525,9 @@ UNKNOWN = MarketShock("dog_person", {"Dog Toy": 0.5})
         ),
         ({"agents": {"deaf": Deaf()}}, TypeError, ["'deaf'", "update", "Deaf"]),
         ({"agents": ["ucb"]}, TypeError, ["'str'", "select", "update"]),
+        ({"agents": [Always]}, TypeError, ["object with select and update", "class"]),
+        ({"agents": Always(1)}, TypeError, ["mapping or a sequence", "Always"]),
+        ({"seeds": 3}, TypeError, ["seeds must be a sequence", "3"]),
     ],
 )
 def test_arguments_are_checked_before_anything_is_played(arguments, error, words):
@@ -679,50 +682,28 @@ def test_the_worlds_made_are_the_worlds_played():
     assert [one.personas["budget_shopper"] for one in made] == [shocked] * 3
 
 
-@pytest.mark.parametrize(
-    ("agents", "words"),
-    [
-        (LinUCBAgent(50, 9), "mapping or a sequence.*LinUCBAgent"),
-        ([LinUCBAgent], "object with select and update.*class"),
-    ],
-)
-def test_agents_come_in_a_collection_and_ready_made(agents, words):
-    with pytest.raises(TypeError, match=words):
-        run_experiment(agents, [0], 5, progress=False)
-
-
-def test_one_seed_still_comes_in_a_list():
-    with pytest.raises(TypeError, match=r"seeds must be a sequence.*3"):
-        run_experiment([LinUCBAgent(50, 9)], 3, 5, progress=False)
-
-
 def test_an_error_inside_an_agent_names_it():
     with pytest.raises(ValueError, match=r"context\.features") as raised:
         run_experiment({"short": LinUCBAgent(50, 5)}, [0], 5, progress=False)
     assert "'short' was at step 0" in raised.value.__notes__[-1]
 
 
-def test_no_agent_can_change_what_the_others_see():
-    class Vandal:
-        n_worlds = 2
-        update = None
+class Vandal(InStep):
+    def select(self, context):
+        context.features[:] = 0
 
-        def select(self, context):
-            context.features[:] = 0
 
+class VandalOracle(OracleAgent):
+    def scores(self, context):
+        scores = super().scores(context)
+        scores[:] = 0
+        return scores
+
+
+@pytest.mark.parametrize("agent", [Vandal(0), VandalOracle(50)])
+def test_no_agent_can_change_what_others_see_nor_an_oracle_the_truth(agent):
     with pytest.raises(ValueError, match="read-only"):
-        run_experiment([Vandal()], [0, 1], 5, progress=False)
-
-
-def test_no_oracle_can_change_the_truth():
-    class Vandal(OracleAgent):
-        def scores(self, context):
-            scores = super().scores(context)
-            scores[:] = 0
-            return scores
-
-    with pytest.raises(ValueError, match="read-only"):
-        run_experiment([Vandal(50)], [0], 5, progress=False)
+        play([agent], n_steps=5)
 
 
 def test_a_seed_may_come_again_if_that_is_wanted():

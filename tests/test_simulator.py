@@ -162,6 +162,11 @@ def test_values_with_equal_personas(table, random, window, oracle):
     assert truth.max(axis=1).mean() == pytest.approx(oracle)
 
 
+def half_wrong(tastes):
+    """A shock of which one part is right."""
+    return MarketShock("budget_shopper", {"Fish Supplies": 0.9} | tastes)
+
+
 @pytest.mark.parametrize(
     ("shock", "error", "words"),
     [
@@ -170,31 +175,11 @@ def test_values_with_equal_personas(table, random, window, oracle):
             ValueError,
             ["persona", "dog_person", "budget_shopper"],
         ),
-        (
-            MarketShock("budget_shopper", {"Fish Supplies": 0.9, "Birds": 0.5}),
-            ValueError,
-            ["category", "Birds"],
-        ),
-        (
-            MarketShock("budget_shopper", {"Fish Supplies": 0.9, "Dog Toy": 1.2}),
-            ValueError,
-            ["Dog Toy", "[0, 1]", "1.2"],
-        ),
-        (
-            MarketShock("budget_shopper", {"Fish Supplies": 0.9, "Dog Toy": -0.1}),
-            ValueError,
-            ["Dog Toy", "-0.1"],
-        ),
-        (
-            MarketShock("budget_shopper", {"Fish Supplies": 0.9, "Dog Toy": np.nan}),
-            ValueError,
-            ["Dog Toy", "nan"],
-        ),
-        (
-            MarketShock("budget_shopper", {"Fish Supplies": 0.9, "Dog Toy": "0.4"}),
-            TypeError,
-            ["Dog Toy", "'0.4'"],
-        ),
+        (half_wrong({"Birds": 0.5}), ValueError, ["category", "Birds"]),
+        (half_wrong({"Dog Toy": 1.2}), ValueError, ["Dog Toy", "[0, 1]", "1.2"]),
+        (half_wrong({"Dog Toy": -0.1}), ValueError, ["Dog Toy", "-0.1"]),
+        (half_wrong({"Dog Toy": np.nan}), ValueError, ["Dog Toy", "nan"]),
+        (half_wrong({"Dog Toy": "0.4"}), TypeError, ["Dog Toy", "'0.4'"]),
         ({"Dog Toy": 0.4}, TypeError, ["shock", "MarketShock", "dict"]),
     ],
 )
@@ -231,23 +216,27 @@ def test_ids_are_checked(method, user, product, error, words):
     assert world.rng.bit_generator.state == state
 
 
-@pytest.mark.parametrize("name", ["n_products", "n_users"])
 @pytest.mark.parametrize(
-    ("value", "error"),
-    [(0, ValueError), (-3, ValueError), (2.0, TypeError), (True, TypeError)],
+    ("name", "make"),
+    [
+        ("n_products", lambda n: ZooplusSimulator(n_products=n)),
+        ("n_users", lambda n: ZooplusSimulator(n_users=n)),
+        ("n", lambda n: ZooplusSimulator().sample_interactions(n)),
+    ],
 )
-def test_sizes_are_checked(name, value, error):
-    with pytest.raises(error, match=name):
-        ZooplusSimulator(**{name: value})
-
-
 @pytest.mark.parametrize(
-    ("n", "error"),
-    [(0, ValueError), (-1, ValueError), (1.5, TypeError), ("9", TypeError)],
+    ("size", "error"),
+    [
+        (0, ValueError),
+        (-3, ValueError),
+        (2.0, TypeError),
+        (True, TypeError),
+        ("9", TypeError),
+    ],
 )
-def test_log_length_is_checked(n, error):
-    with pytest.raises(error, match="n must be"):
-        ZooplusSimulator().sample_interactions(n)
+def test_sizes_are_checked(name, make, size, error):
+    with pytest.raises(error, match=f"^{name} must be"):
+        make(size)
 
 
 @settings(max_examples=25, deadline=None)
