@@ -280,49 +280,6 @@ def clone(tmp_path):
     return tmp_path
 
 
-def fake_python(folder, body):
-    path = folder / "fakepython"
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-    return str(path)
-
-
-@pytest.mark.parametrize(
-    ("python", "words"),
-    [
-        (lambda folder: "", ["Python 3.11 to 3.14 is needed", "PYTHON="]),
-        (
-            lambda folder: str(folder / "nowhere"),
-            ["nowhere", "is not Python 3.11 to 3.14"],
-        ),
-        (
-            lambda folder: fake_python(folder, "exit 1"),
-            ["is not Python 3.11 to 3.14", "install one"],
-        ),
-        (
-            lambda folder: fake_python(folder, 'case "$2" in *venv*) exit 1;; esac'),
-            ["no venv module", "apt install python3-venv"],
-        ),
-        (
-            lambda folder: fake_python(
-                folder,
-                'if [ "$1" = -m ]; then mkdir -p .venv/bin; printf "#!/bin/sh\\nexit 1\\n" > .venv/bin/python;'
-                " chmod +x .venv/bin/python; fi",
-            ),
-            ["check the network", "run make again"],
-        ),
-    ],
-    ids=["no Python", "no such Python", "old Python", "no venv", "no network"],
-)
-def test_a_failing_setup_says_what_to_do_in_one_line(clone, python, words):
-    result = make(clone, "book", f"PYTHON={python(clone)}")
-    assert result.returncode != 0
-    said = [line for line in result.stderr.splitlines() if not line.startswith("make")]
-    assert len(said) == 1, result.stderr
-    assert all(word in said[0] for word in words), said[0]
-    assert not Path(clone, ".venv/ready").exists()
-
-
 @pytest.fixture
 def built(clone):
     """Return a folder whose book was built once, by a program that only counts its calls."""

@@ -11,6 +11,7 @@ from tests.notebooks import ROOT
 # Stands in for Python: its environments have a pip that only takes note, and that fails where told to.
 PYTHON = """#!/bin/sh
 case "$*" in
+  -c*venv*) exit {venv} ;;
   -c*) exit {fits} ;;
   "-m venv .venv") mkdir -p .venv/bin; echo 'exit {pip}' >.venv/bin/python; chmod +x .venv/bin/python ;;
 esac
@@ -26,11 +27,11 @@ def folder(tmp_path):
     return folder
 
 
-def set_up(folder, fits=0, pip=0, **run):
+def set_up(folder, fits=0, venv=0, pip=0, **run):
     """Set up with a stand-in for Python; return the status and the lines on the error stream."""
     python = folder / "our python"
     if os.access(folder, os.W_OK):
-        python.write_text(PYTHON.format(fits=fits, pip=pip))
+        python.write_text(PYTHON.format(fits=fits, venv=venv, pip=pip))
         python.chmod(0o755)
     return make(folder, f"PYTHON={python}", **run)
 
@@ -53,6 +54,7 @@ def test_a_folder_may_have_blanks_and_other_letters_in_its_name(folder):
     ("python", "said"),
     [
         ({"fits": 1}, "is not Python 3.11 to 3.14: install one, or name it: make book"),
+        ({"venv": 1}, "has no venv module: install it (Debian, Ubuntu: apt install"),
         ({"pip": 1}, "check the network and run make again (details: _build/pip.log)"),
     ],
 )
@@ -65,10 +67,17 @@ def test_what_is_missing_is_said_in_a_line_and_leaves_nothing(folder, python, sa
     assert set_up(folder) == (0, [])
 
 
-def test_no_python_at_all_is_said_in_a_line(folder):
-    status, (line,) = make(folder, "PYTHON=")
+@pytest.mark.parametrize(
+    ("python", "said"),
+    [
+        ("", "Python 3.11 to 3.14 is needed and none was found"),
+        ("nowhere", "PYTHON=nowhere is not Python 3.11 to 3.14"),
+    ],
+)
+def test_no_python_at_all_is_said_in_a_line(folder, python, said):
+    status, (line,) = make(folder, f"PYTHON={python}")
     assert status != 0
-    assert line.startswith("Python 3.11 to 3.14 is needed and none was found")
+    assert line.startswith(said)
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_in_a_line(folder):
