@@ -1,6 +1,9 @@
 """Small neural agents of every family, visits for them, and what they have learnt."""
 
+import copy
+
 import numpy as np
+import pytest
 
 from zoolib import (
     Context,
@@ -94,3 +97,23 @@ def state_of(agent):
 
 def same(before, after):
     return len(before) == len(after) and all(map(np.array_equal, before, after))
+
+
+def assert_refused(agent, played, words):
+    """The update leads out of all numbers and is refused, and nothing is left of it."""
+    probe = visit(500, *worlds_of(agent))[0]
+    before, undisturbed = state_of(agent), copy.deepcopy(agent)
+    with pytest.raises(FloatingPointError, match=words):
+        agent.update(*played)
+    assert state_of(agent) == before
+    assert np.array_equal(agent.scores(probe), undisturbed.scores(probe))
+
+
+def spoil_the_second_batch(losses, value):
+    batches = []
+
+    def spoilt(*batch):
+        batches.append(batch)
+        return losses(*batch) * (value if len(batches) == 2 else 1)
+
+    return spoilt

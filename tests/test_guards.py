@@ -298,16 +298,6 @@ def test_arms_of_a_guarded_thompson_agent_follow_the_propensities_logged(make):
     assert (abs(surprise) < 4 * np.sqrt(variance)).all()
 
 
-def test_select_draws_from_the_propensities():
-    chosen, drawn = (GuardedAgent(LinTSAgent(K, 2), 0.3, seed=5) for _ in range(2))
-    for step in range(30):
-        context = Context(0, np.random.default_rng(step).normal(size=(K, 2)))
-        arm = chosen.select(context)
-        assert arm == drawn.draw(drawn.propensities(context))
-        for one in (chosen, drawn):
-            one.update(context, arm, 1.0)
-
-
 @pytest.mark.parametrize("n", [None, 4])
 def test_decide_chooses_as_select_and_says_how_probable_that_was(n):
     names = ["leash", ("bowl", 2), "hay", 7, "cage"]
@@ -377,30 +367,6 @@ def test_an_oracle_may_be_guarded():
     agents = {"guarded": GuardedAgent(OracleAgent(50))}
     history = run_experiment(agents, [0, 1], n_steps=20, progress=False)
     assert np.allclose(history.expected_reward, history.optimal_reward)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "word"),
-    [
-        ({"arm": K}, ValueError, "arm"),
-        ({"arm": 1.0}, TypeError, "arm"),
-        ({"reward": NAN}, ValueError, "reward"),
-        ({"context": bare(N_USERS)}, ValueError, r"context\.user_id.*0 … 5.*6"),
-        ({"context": bare(-1)}, ValueError, r"context\.user_id.*-1"),
-        ({"context": bare(0, K + 1)}, ValueError, r"context\.features"),
-        ({"context": bare([0])}, ValueError, "arm must have shape"),
-    ],
-)
-def test_a_refused_reward_changes_nothing(arguments, error, word):
-    agent = GuardedAgent(LinUCBAgent(K, 1), segment_of_user=SEGMENTS)
-    agent.update(bare(0), 1, 1.0)
-    exposure, A = agent.exposure.copy(), agent.agent.posterior.A
-    good = {"context": bare(0), "arm": 0, "reward": 1.0}
-    with pytest.raises(error, match=word):
-        agent.update(**(good | arguments))
-    assert np.array_equal(agent.exposure, exposure)
-    assert np.array_equal(agent.agent.posterior.A, A)
-    assert agent._n_recent == 1
 
 
 @pytest.mark.parametrize("ask", ["propensities", "select", "allowed"])

@@ -26,11 +26,6 @@ def visit(step, *worlds):
     return Context(np.zeros(worlds, int), features), arm, reward
 
 
-def of_world(played, w):
-    context, arm, reward = played
-    return context.of_world(w), int(arm[w]), float(reward[w])
-
-
 def state_of(agent):
     both = agent.common, agent.single
     return [x for p in both for x in (p.A, p.b, p.A_inv, p.mean)] + [agent.C]
@@ -151,27 +146,6 @@ def test_a_product_that_replaces_another_gets_a_block_of_its_own():
         whole.update(rows[arm], reward)
 
 
-def test_hybrids_in_step_play_as_if_alone():
-    seeds = [3, 1]
-    together = agent_for(2, seed=seeds)
-    alone = [agent_for(seed=seed) for seed in seeds]
-    for step in range(150):
-        played = visit(step, 2)
-        if step in (40, 90):
-            arms = np.array([[0, 3], [2, 1]])
-            together.restock(arms)
-            for agent, gone in zip(alone, arms, strict=True):
-                agent.restock(gone)
-        scores, chosen = together.scores(played[0]), together.select(played[0])
-        for w, agent in enumerate(alone):
-            one = of_world(played, w)
-            assert np.allclose(agent.scores(one[0]), scores[w], rtol=0, atol=1e-10)
-            assert agent.select(one[0]) == chosen[w]
-            agent.update(*one)
-        together.update(*played)
-    assert not np.allclose(*state_of(together)[3])
-
-
 def test_ties_are_broken_by_the_seed():
     same_for_all = Context(0, np.ones((K, D)))
     agent, twin, other = agent_for(seed=1), agent_for(seed=1), agent_for(seed=2)
@@ -179,20 +153,6 @@ def test_ties_are_broken_by_the_seed():
     assert arms[0] == arms[1] != [other.select(same_for_all) for _ in range(60)]
     assert set(arms[0]) == set(range(K))
     assert agent.propensities(same_for_all).tolist() == [0.25] * K
-
-
-@pytest.mark.parametrize("dtype", [int, bool, np.float32])
-def test_features_and_rewards_may_be_any_real_numbers(dtype):
-    features = np.random.default_rng(0).integers(2, size=(K, D)).astype(dtype)
-    agent, expected = agent_for(), agent_for()
-    for arm, reward in ((0, True), (1, 0), (1, 1)):
-        agent.update(Context(0, features), arm, reward)
-        expected.update(Context(0, features.astype(float)), arm, float(reward))
-    assert same(state_of(agent), state_of(expected))
-    agent = agent_for(2)
-    both = Context([0, 0], np.stack([features, features]))
-    agent.update(both, [0, 1], [True, False])
-    assert np.isfinite(agent.scores(both)).all()
 
 
 @pytest.mark.parametrize("n_worlds", [None, 2])
@@ -210,37 +170,6 @@ def test_arrays_may_be_used_again_after_an_update(n_worlds):
         if worlds:
             arm_again[:] = reward_again[:] = 0
     assert same(state_of(agent), state_of(undisturbed))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "word"),
-    [
-        ({"arm": K}, ValueError, "arm"),
-        ({"arm": 1.0}, TypeError, "arm"),
-        ({"reward": NAN}, ValueError, "reward"),
-        ({"reward": "1"}, TypeError, "reward"),
-        (
-            {"context": Context(0, np.ones((K, D + 1)))},
-            ValueError,
-            r"context\.features",
-        ),
-        (
-            {"context": Context(0, np.ones((K - 1, D)))},
-            ValueError,
-            r"context\.features",
-        ),
-    ],
-)
-def test_a_refused_reward_changes_nothing(arguments, error, word):
-    agent = agent_for()
-    for step in range(6):
-        context, arm, reward = visit(step)
-        agent.update(context, int(arm), float(reward))
-    before = copy.deepcopy(state_of(agent))
-    good = {"context": context, "arm": 0, "reward": 1.0}
-    with pytest.raises(error, match=word):
-        agent.update(**(good | arguments))
-    assert same(before, state_of(agent))
 
 
 def test_scores_need_the_context_of_the_agent():

@@ -14,18 +14,19 @@ from tests.neural import (
     D,
     K,
     agent_for,
+    assert_refused,
     of_world,
     same,
+    spoil_the_second_batch,
     state_of,
     trained,
     visit,
     weights_of,
     worlds_of,
 )
-from zoolib import Churn, ZooplusSimulator, run_experiment
+from zoolib import run_experiment
 from zoolib._support.generators import stream
-from zoolib._support.state import from_bytes, to_bytes
-from zoolib.agents import Agent, Context, NeuralAgent, RandomAgent
+from zoolib.agents import Context, NeuralAgent, RandomAgent
 
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 ONE_OR_TWO_WORLDS = pytest.mark.parametrize("n_worlds", [None, 2])
@@ -56,41 +57,6 @@ def test_worlds_in_step_go_as_if_alone(kind, hidden):
             assert np.allclose(a, b[w], rtol=0, atol=1e-8)
 
 
-@pytest.mark.no_cover
-@EVERY_KIND
-def test_each_world_of_an_experiment_is_played_as_if_alone(kind):
-    def play(n_worlds, seeds):
-        family, options = KINDS[kind]
-        options = options | {"hidden": (5,), "train_every": 5, "batch_size": 8}
-        agent = family(10, 9, n_worlds=n_worlds, **options)
-        before = state_of(agent)
-        history = run_experiment(
-            {"agent": agent},
-            seeds,
-            120,
-            churn=Churn(50),
-            make_world=lambda seed: ZooplusSimulator(10, 20, seed),
-            progress=False,
-        )
-        assert state_of(agent) == before
-        return history
-
-    together, again = play(3, [4, 7, 9]), play(3, [4, 7, 9])
-    assert np.array_equal(together.arm, again.arm)
-    assert np.array_equal(play(None, [7]).arm[0, 0], together.arm[0, 1])
-
-
-@EVERY_KIND
-def test_worlds_of_one_seed_that_see_the_same_do_the_same(kind):
-    agent = agent_for(kind, 2, seed=5)
-    for step in range(20):
-        context, arm, reward = visit(step)
-        twice = Context([0, 0], np.stack([context.features] * 2))
-        scores = agent.scores(twice)
-        assert (scores[0] == scores[1]).all()
-        agent.update(twice, [arm] * 2, [reward] * 2)
-
-
 @EVERY_KIND
 def test_lookalikes_are_scored_alike(kind):
     agent = agent_for(kind, dtype=np.float32)
@@ -102,26 +68,6 @@ def test_lookalikes_are_scored_alike(kind):
             alike = (context.features == context.features[i]).all(axis=1)
             assert (scores[alike] == scores[i]).all()
             assert (share[alike] == share[i]).all()
-
-
-def assert_refused(agent, played, error, words):
-    """The update is refused, and nothing is left of it."""
-    probe = visit(500, *worlds_of(agent))[0]
-    before, undisturbed = state_of(agent), copy.deepcopy(agent)
-    with pytest.raises(error, match=words):
-        agent.update(*played)
-    assert state_of(agent) == before
-    assert np.array_equal(agent.scores(probe), undisturbed.scores(probe))
-
-
-def spoil_the_second_batch(losses, value):
-    batches = []
-
-    def spoilt(*batch):
-        batches.append(batch)
-        return losses(*batch) * (value if len(batches) == 2 else 1)
-
-    return spoilt
 
 
 def spoil_one_network(losses, value):
@@ -162,7 +108,7 @@ def test_a_training_that_fails_leaves_everything_as_it_was(
     honest = agent.losses
     agent.losses = spoil(honest, value)
     played = visit(n, *worlds_of(agent))
-    assert_refused(agent, played, FloatingPointError, "must be finite")
+    assert_refused(agent, played, "must be finite")
     agent.losses, before = spoil(honest, value), state_of(agent)
     with pytest.raises(FloatingPointError, match="must be finite"):
         agent.train()
@@ -170,34 +116,6 @@ def test_a_training_that_fails_leaves_everything_as_it_was(
     del agent.losses
     agent.update(*played)  # and it goes on
     assert agent.n_updates == n + 1
-
-
-@pytest.mark.no_cover
-@EVERY_KIND
-@pytest.mark.parametrize(
-    ("place", "value", "error", "word"),
-    [
-        (0, Context(0, np.ones((K, D + 1))), ValueError, r"context\.features"),
-        (
-            0,
-            Context([0, 1], np.arange(2.0 * K * D).reshape(2, K, D)),
-            ValueError,
-            "arm must have shape",
-        ),
-        (1, K, ValueError, "arm"),
-        (1, 1.0, TypeError, "arm"),
-        (2, NAN, ValueError, "reward"),
-        (2, "1", TypeError, "reward"),
-    ],
-)
-def test_a_refused_reward_changes_nothing(kind, place, value, error, word):
-    played = list(visit(14))
-    played[place] = value
-    agent = trained(agent_for(kind), 14)
-    assert_refused(agent, played, error, word)
-    if place == 0 and "features" in word:
-        with pytest.raises(ValueError, match=word):
-            agent.propensities(value)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "everything" not in kind])
@@ -225,25 +143,16 @@ def test_arrays_may_be_used_again_after_an_update(kind):
 @pytest.mark.no_cover
 @EVERY_KIND
 @ONE_OR_TWO_WORLDS
-def test_the_same_seed_gives_the_same_agent_and_another_seed_another(kind, n_worlds):
-    worlds = () if n_worlds is None else (n_worlds,)
-
-    def history(seed, reseed=None):
-        agent = agent_for(kind, n_worlds, seed=seed)
-        if reseed is not None:
-            agent.scores(visit(99, *worlds)[0])
-            agent.reseed(reseed)
-        scores = []
-        for step in range(30):
-            played = visit(step, *worlds)
-            scores.append(agent.scores(played[0]))
+def test_reseeded_before_the_first_update_it_is_as_born_with_that_seed(kind, n_worlds):
+    born, other = (agent_for(kind, n_worlds, seed=seed) for seed in (1, 2))
+    context = visit(99, *worlds_of(other))[0]
+    other.scores(context)
+    other.reseed(1)
+    for step in range(30):
+        played = visit(step, *worlds_of(other))
+        assert np.array_equal(other.scores(played[0]), born.scores(played[0]))
+        for agent in (born, other):
             agent.update(*played)
-        return np.array(scores)
-
-    assert (history(1) == history(1)).all()
-    assert (history(1) != history(2)).all()
-    # Reseeded before the first update, an agent is as one born with that seed.
-    assert (history(2, reseed=1) == history(1)).all()
 
 
 @EVERY_KIND
@@ -299,43 +208,6 @@ def test_it_learns_what_customers_like(kind, options):
     neural, random = history.expected_reward[:, :, 1000:].mean(axis=(-1, -2))
     oracle = history.optimal_reward[0, :, 1000:].mean()
     assert neural > (random + oracle) / 2
-
-
-@pytest.mark.no_cover
-@EVERY_KIND
-@ONE_OR_TWO_WORLDS
-@pytest.mark.parametrize("n", [0, 23])
-def test_a_restored_agent_goes_on_as_the_one_it_was_made_from(kind, n_worlds, n):
-    options = {"buffer_size": 15, "dtype": np.float32, "network_seed": 5}
-    agent = trained(agent_for(kind, n_worlds, **options), n)
-    agent.propensities(visit(40, *worlds_of(agent))[0])
-    state = agent.state()
-    twin = Agent.from_state(from_bytes(to_bytes(state)))
-    assert type(twin) is type(agent)
-    assert repr(twin) == repr(agent)
-    assert to_bytes(twin.state()) == to_bytes(state)
-    for step in range(n, n + 12):
-        played = visit(step, *worlds_of(agent))
-        assert np.array_equal(agent.scores(played[0]), twin.scores(played[0]))
-        assert np.array_equal(agent.select(played[0]), twin.select(played[0]))
-        shares = [one.propensities(played[0]) for one in (agent, twin)]
-        assert np.array_equal(*shares)
-        for one in (agent, twin):
-            one.update(*played)
-    for one in (agent, twin):
-        one.train()
-    assert to_bytes(agent.state()) == to_bytes(twin.state()) != to_bytes(state)
-    # The state is a copy.
-    again = type(agent).from_state(state)
-    assert to_bytes(again.state()) == to_bytes(state)
-
-
-@EVERY_KIND
-def test_a_saved_agent_is_loaded(kind, tmp_path):
-    agent = trained(agent_for(kind), 14)
-    agent.save(tmp_path / "agent")
-    loaded, context = Agent.load(tmp_path / "agent"), visit(60)[0]
-    assert np.array_equal(loaded.scores(context), agent.scores(context))
 
 
 @EVERY_KIND
