@@ -139,12 +139,16 @@ def test_every_kind_of_agent_comes_back_to_the_last_bit_and_is_renewed(
         for user in range(30):  # what is shown leaves nothing behind
             service.select(user)
         assert before == service.learnt() == service.learnt(replayed=True)
+        assert [seq for seq, _ in service.store.snapshots("v1")] == [90, 60, 0]
+        _, found = recover(service.store, "v1", from_first=True)
+        assert (found.snapshot, found.replayed) == (0, 100)
         plain = service.make_agent(50, service.store.n_features, 0)
         for _, _, features, arm, reward in service.store.rewards_after(0):
             plain.update(Context(0, features), arm, reward)
         assert before["v1"] == Model(plain, 100).to_bytes()
     with shop_of(kind, path, clock=clock) as service:
-        assert service.recoveries["v1"].snapshot == 90
+        found = service.recoveries["v1"]
+        assert (found.snapshot, found.replayed, found.damaged) == (90, 10, 0)
         assert service.learnt() == before
         played(service, 20, seed=1)
         assert before != service.learnt() == service.learnt(replayed=True)
@@ -455,31 +459,6 @@ def test_a_clock_that_shows_no_time_is_refused(path, clock, now):
 
 
 # ---- Recovery
-
-
-def test_recovery_is_a_snapshot_and_what_came_after_it(path):
-    with opened(path, settings=with_settings(snapshot_every=30)) as service:
-        played(service, 100)
-        before = service.learnt()
-        assert [seq for seq, _ in service.store.snapshots("v1")] == [90, 60, 0]
-        assert service.learnt(replayed=True) == before
-        _, found = recover(service.store, "v1", from_first=True)
-        assert (found.snapshot, found.replayed) == (0, 100)
-    with opened(path) as service:
-        found = service.recoveries["v1"]
-        assert (found.snapshot, found.replayed, found.damaged) == (90, 10, 0)
-        assert service.learnt() == before
-
-
-def test_snapshots_change_nothing_that_is_learnt(path):
-    heads = []
-    for every in (1, 7, 1000):
-        with opened(
-            path.with_name(f"{every}.db"), settings=with_settings(snapshot_every=every)
-        ) as s:
-            played(s, 50)
-            heads.append(s.learnt())
-    assert heads[0] == heads[1] == heads[2]
 
 
 def test_a_damaged_snapshot_is_passed_over(path):
