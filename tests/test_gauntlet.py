@@ -382,21 +382,6 @@ def test_an_interrupt_before_anything_is_finished_is_said(capsys, monkeypatch):
 COMMAND = [sys.executable, "-m", "zoolib", "gauntlet", "--worlds", "2"]
 
 
-def test_the_gauntlet_runs_from_the_terminal():
-    result = subprocess.run(
-        [*COMMAND, "--steps", "300", "--agents", "random", "linucb-0.2"],
-        cwd=ROOT,
-        env=os.environ | {"TQDM_DISABLE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert (result.returncode, result.stderr) == (0, "")
-    rows = result.stdout.splitlines()
-    assert [row.split()[0] for row in rows] == ["agent", "random", "linucb-0.2"]
-
-
 def read_until(stream, wanted):
     """Read characters until a pattern came."""
     said = ""
