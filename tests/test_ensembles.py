@@ -267,21 +267,6 @@ def test_the_spread_of_dropout_is_that_over_all_masks(p):
     assert np.allclose(drawn.std(axis=0), deviation, rtol=0.03)
 
 
-def test_masks_leave_out_the_wanted_share_and_keep_the_mean():
-    agent = MCDropoutAgent(K, D, n_worlds=2, hidden=(30, 20), dropout=0.2, seed=[1, 2])
-    first, second = agent.masks(500, agent._decides)
-    assert first.shape == (2, 500, 30)
-    assert second.shape == (2, 500, 20)
-    assert first.dtype == np.float32
-    assert np.allclose(np.unique(first), [0, 1.25])
-    for mask in (*first, *second):
-        error = np.sqrt(0.2 * 0.8 / mask.size)
-        assert abs((mask == 0).mean() - 0.2) < 4 * error
-    assert not np.array_equal(first[0], first[1])
-    together = (first[0] == 0).mean(axis=0)
-    assert together.min() > 0.1  # no unit is always kept
-
-
 def test_without_dropout_the_network_is_whole_and_greedy():
     agent = trained_agent("dropout", 15, dropout=0.0)
     context = visit(50)[0]
@@ -323,16 +308,6 @@ def test_counts_stay_with_their_rows(n_worlds):
         number = int(reward[at])
         assert np.array_equal(x[at], rows[number][at[:-1]])
         assert np.array_equal(counts[at], expected[number][at[:-1]])
-
-
-def test_counts_are_poisson_of_mean_one_and_independent():
-    agent = EnsembleAgent(2, 1, n_members=2, seed=1)
-    for number in range(4000):
-        agent.remember(np.array([number]), 0, 0)
-    counts = agent.memory.newest(4000)[2]
-    frequency = [(counts == n).mean() for n in range(4)]
-    assert np.allclose(frequency, np.exp(-1) / [1, 1, 2, 6], rtol=0, atol=0.02)
-    assert abs(np.corrcoef(counts.T)[0, 1]) < 4 / np.sqrt(4000)
 
 
 @pytest.mark.no_cover

@@ -108,31 +108,6 @@ def test_agents_are_found_by_name():
         history.index("x")
 
 
-def test_a_run_is_what_playing_by_hand_gives():
-    shocks = {260: SHOCK_1, 510: SHOCK_2}
-    history = play({"a": LinUCBAgent(50, 9, alpha=0.5)}, [3], 700, shocks)
-    world = ZooplusSimulator(seed=3)
-    features, agent = FeatureEngineer(world), LinUCBAgent(50, 9, alpha=0.5, seed=3)
-    visitors = stream(3, "visitors").integers(1000, size=700)
-    luck = stream(3, "clicks").random((700, 5))
-    clicks = 0
-    for step, user in enumerate(visitors):
-        if step in shocks:
-            world.apply_shock(shocks[step])
-        context = Context(user, features.transform(user))
-        arm = agent.select(context)
-        chance = world.true_ctr(user, arm)
-        reward = int(luck[step, world.category_of_product[arm]] < chance)
-        agent.update(context, arm, reward)
-        clicks += reward
-        assert history.user[0, step] == user
-        assert history.arm[0, 0, step] == arm
-        assert history.reward[0, 0, step] == reward
-        assert history.expected_reward[0, 0, step] == chance
-        assert history.optimal_reward[0, 0, step] == true_ctr_matrix(world)[user].max()
-    assert 0 < clicks < 700
-
-
 @pytest.mark.no_cover
 @pytest.mark.parametrize("make_world", [small_world, rich_world])
 @pytest.mark.parametrize("n_worlds", [3, None], ids=["in step", "copied"])
@@ -238,26 +213,6 @@ def test_each_world_with_churn_goes_as_it_would_go_alone():
     assert (together.optimal_reward[0] == calm.optimal_reward[0])[:, :150].all()
     changed = (together.expected_reward != calm.expected_reward).any(axis=-1)
     assert changed[:3].all()  # the oracle finds a product of the best category again
-
-
-def test_the_same_seeds_play_the_same_game_and_others_another():
-    games = [
-        play(agents_for(3), seeds, 300, {100: SHOCK_1})
-        for seeds in (SEEDS, SEEDS, [11, 5, 3])
-    ]
-    assert same(games[0], games[1])
-    first, other = games[0], games[2]
-    assert same_world(first, other, 0)
-    assert same_world(first, other, 1)
-    assert (first.user[2] != other.user[2]).any()
-    assert (first.arm[:, 2] != other.arm[:, 2]).any(axis=-1).all()
-
-
-def same_world(one, other, w):
-    return all(
-        np.array_equal(getattr(one, name)[..., w, :], getattr(other, name)[..., w, :])
-        for name in ARRAYS
-    )
 
 
 def test_another_agent_changes_nothing_for_the_others():

@@ -296,13 +296,6 @@ def calls(folder):
     return len((folder / ".calls").read_text())
 
 
-def test_a_book_whose_sources_are_the_same_is_not_built_again(built):
-    result = make(built, "book")
-    assert result.returncode == 0
-    assert "Nothing has changed" in result.stdout
-    assert calls(built) == 1
-
-
 @pytest.mark.parametrize(
     "change",
     [

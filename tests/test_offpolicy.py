@@ -725,7 +725,6 @@ def estimates(shop):
             slip = np.where(log.propensity > 0.5, 0.7, 0.3)
             wrong = op.Log(log.arm, log.reward, slip, 1, K)
             several |= {
-                "clipped": op.ips(log, pi, clip=5),
                 "dm, additive": op.direct_method(pi, additive),
                 "dm": op.direct_method(pi, exact),
                 "wrong": op.ips(wrong, pi),
@@ -779,14 +778,6 @@ def test_a_misspecified_model_misleads_the_direct_method_alone(estimates, shop):
 def test_the_direct_methods_interval_knows_nothing_of_its_models_error(estimates, shop):
     assert abs(bias(estimates["dm"], shop[-1]).mean) < 0.02
     assert coverage(estimates["dm"], shop[-1]) < 0.5
-
-
-def test_clipping_estimates_too_low(estimates, shop):
-    truth = shop[-1]
-    assert bias(estimates["clipped"], truth).high < -0.1
-    assert estimates["clipped"][:, 0].std() < 0.5 * estimates["ips"][:, 0].std()
-    unclipped = estimates["ips"][:N_BROKEN, 0]
-    assert (estimates["clipped"][:, 0] <= unclipped + 1e-12).all()
 
 
 def test_wrong_propensities_mislead_ips_and_the_mean_weight_shows_it(estimates, shop):
