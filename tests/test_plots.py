@@ -35,6 +35,7 @@ def contrast(a, b):
 
 
 def test_every_colour_reads_on_its_ground():
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
     assert LIGHT.keys() == DARK.keys()
     assert not set(LIGHT.values()) & set(DARK.values()), (
         "an exchange of colours would not be one"

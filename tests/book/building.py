@@ -78,6 +78,18 @@ def build(folder, text, timeout=60, lenient=False, **others):
     return build_again(folder, lenient)
 
 
+def warned(folder, **pages):
+    """Build a book that must fail; return by page what is warned of, each warning in a line."""
+    status, output = build(folder, "A sound page.", **pages)
+    assert status != 0
+    said, found = re.sub(r"\x1b\[[0-9;]*m", "", output), {}
+    start = r"^\S*/chapters/([\w-]+)\.md(?=.*: (?:WARNING|ERROR): )"
+    _, *parts = re.split(start, said, flags=re.M)
+    for name, text in zip(parts[::2], parts[1::2], strict=True):
+        found.setdefault(name, []).append(" ".join(text.split()))
+    return found
+
+
 def build_again(folder, lenient=False):
     """Build the book that lies in a folder; return the status and all that was said."""
     return _said(BUILD, folder, ZOOLIB_LENIENT=str(int(lenient)))
