@@ -117,3 +117,23 @@ def spoil_the_second_batch(losses, value):
         return losses(*batch) * (value if len(batches) == 2 else 1)
 
     return spoilt
+
+
+class PlainAdam:
+    """Adam by its formula, for a list of arrays."""
+
+    def __init__(self, weights):
+        self.moments = [(np.zeros_like(w), np.zeros_like(w)) for w in weights]
+        self.steps = 0
+
+    def moved(self, weights, gradients, learning_rate):
+        """The weights after a step; what has no gradient stays."""
+        self.steps += 1
+        after = list(weights)
+        for place, g in enumerate(gradients):
+            m, s = self.moments[place]
+            m, s = 0.9 * m + 0.1 * g, 0.999 * s + 0.001 * g**2
+            self.moments[place] = m, s
+            m, s = m / (1 - 0.9**self.steps), s / (1 - 0.999**self.steps)
+            after[place] = weights[place] - learning_rate * m / (np.sqrt(s) + 1e-8)
+        return after

@@ -9,6 +9,7 @@ from tests.neural import (
     D,
     K,
     M,
+    PlainAdam,
     T,
     agent_for,
     state_of,
@@ -37,8 +38,7 @@ class Slow:
 
     def __init__(self, weights, learning_rate=0.01):
         self.weights, self.learning_rate = weights, learning_rate
-        self.moments = [(np.zeros_like(w), np.zeros_like(w)) for w in weights]
-        self.steps = 0
+        self.adam = PlainAdam(weights)
 
     def train(self, x, r, count, mask):
         """Take one step of Adam on the mean of count · (prediction - reward)²."""
@@ -49,14 +49,7 @@ class Slow:
         to_before = np.outer(error, w2[:, 0]) * mask * (before > 0)
         gradients = [x.T @ to_before, (hidden.T @ error)[:, None]]
         gradients += [to_before.sum(axis=0)[None], error.sum()[None, None]]
-        self.steps += 1
-        for place, g in enumerate(gradients):
-            m, s = self.moments[place]
-            m, s = 0.9 * m + 0.1 * g, 0.999 * s + 0.001 * g**2
-            self.moments[place] = m, s
-            m, s = m / (1 - 0.9**self.steps), s / (1 - 0.999**self.steps)
-            step = self.learning_rate * m / (np.sqrt(s) + 1e-8)
-            self.weights[place] = self.weights[place] - step
+        self.weights = self.adam.moved(self.weights, gradients, self.learning_rate)
 
 
 def member(agent, m):

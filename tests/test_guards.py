@@ -193,25 +193,17 @@ def test_guards_may_stand_above_guards():
     assert inner.exposure.sum() == 40
 
 
-def per_world(n, labels):
-    return np.stack([np.roll(labels, w) for w in range(n)])
-
-
-@pytest.mark.parametrize("own", [False, True])
-def test_guards_in_step_play_as_if_alone(own):
+def test_guards_in_step_play_as_if_alone_each_with_labels_of_its_own():
     seeds = [8, 3, 5]
-    segments = per_world(3, SEGMENTS) if own else SEGMENTS
-    groups = per_world(3, GROUPS) if own else GROUPS
+    segments, groups = (
+        np.stack([np.roll(labels, w) for w in range(3)])
+        for labels in (SEGMENTS, GROUPS)
+    )
     options = {"floor": [0.1, 0.5, 0.0], "cap": [0.5, 0.6, 1.0], "window": 30}
 
     def guarded(agent, at):
-        return GuardedAgent(
-            agent,
-            segment_of_user=segments[at] if own else segments,
-            group_of_arm=groups[at] if own else groups,
-            seed=8,
-            **options,
-        )
+        labels = {"segment_of_user": segments[at], "group_of_arm": groups[at]}
+        return GuardedAgent(agent, **labels, seed=8, **options)
 
     together = guarded(LinTSAgent(K, 2, n_worlds=3), slice(None))
     together.reseed(seeds)

@@ -14,6 +14,7 @@ from tests.neural import (
     RIDGE,
     D,
     K,
+    PlainAdam,
     assert_refused,
     same,
     spoil_the_second_batch,
@@ -41,8 +42,7 @@ class Slow:
 
     def __init__(self, agent, seed):
         self.weights = weights_of(agent)
-        self.moments = [(np.zeros_like(w), np.zeros_like(w)) for w in self.weights]
-        self.steps = 0
+        self.adam = PlainAdam(self.weights)
         self.rows, self.rewards = [], []
         self.luck = stream(seed, "replay")
         self.joined, self.rebuild, self.head = agent.joined, agent.rebuild, agent.head
@@ -105,14 +105,10 @@ class Slow:
         gradients += [to_hidden.sum(axis=0)[None], to_z.sum(axis=0)[None]]
         if self.head == "explicit":
             gradients += [(z.T @ error)[:, None], error.sum()[None, None]]
-        self.steps += 1
+        if self.optimiser == "adam":
+            self.weights = self.adam.moved(self.weights, gradients, self.learning_rate)
+            return
         for place, g in enumerate(gradients):
-            if self.optimiser == "adam":
-                m, s = self.moments[place]
-                m, s = 0.9 * m + 0.1 * g, 0.999 * s + 0.001 * g**2
-                self.moments[place] = m, s
-                m, s = m / (1 - 0.9**self.steps), s / (1 - 0.999**self.steps)
-                g = m / (np.sqrt(s) + 1e-8)
             self.weights[place] = self.weights[place] - self.learning_rate * g
 
 
