@@ -1,6 +1,10 @@
 """The pages of the built book, each read once by all tests of a worker: nobody changes what is shared."""
 
-from functools import cache
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from bs4 import BeautifulSoup
@@ -24,3 +28,21 @@ def soup(page: Path) -> BeautifulSoup:
 def places(page: Path) -> dict:
     """Return what has an id on a page, by id."""
     return {element["id"]: element for element in soup(page).find_all(id=True)}
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files, and says nothing of it."""
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+@contextmanager
+def served(folder: Path, handler: type[Quiet] = Quiet) -> Iterator[str]:
+    """Serve a folder on this machine; lend its address."""
+    serving = partial(handler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), serving) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()

@@ -4,36 +4,24 @@ import os
 import re
 import subprocess
 import sys
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import nbformat
 import pytest
 import yaml
 
 from tests.book.building import build
-from tests.book.pages import soup
+from tests.book.pages import served, soup
 from tests.notebooks import HTML, ROOT
 
 SOURCE = "https://github.com/someone/some-book"
 PAGE = "```{code-cell} python\nprint(6 * 7)\n```\n"
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        """Say nothing."""
-
-
 @pytest.fixture(scope="module")
 def address():
     """The address of the built book, on a server of this machine."""
-    handler = partial(Quiet, directory=str(HTML))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+    with served(HTML) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,14 @@
 """A headless browser and a server for tests of the built pages; without a browser they say so and skip."""
 
 import gzip
-import threading
 from contextlib import suppress
-from functools import cache, partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from functools import cache
 from pathlib import Path
 
 import printing.__main__ as printing
 import pytest
 
+from tests.book.pages import Quiet, served
 from tests.notebooks import HTML
 
 # Nothing that a browser does in the background may look like a request of a page.
@@ -51,12 +50,12 @@ def packed(file):
     return gzip.compress(file.read_bytes(), 6)
 
 
-class Handler(SimpleHTTPRequestHandler):
+class Handler(Quiet):
     """Serves files with gzip, as hosts of static pages do."""
 
     protocol_version = "HTTP/1.1"
 
-    def do_GET(self):
+    def do_GET(self):  # noqa: N802  (the name that a server calls)
         file = Path(self.translate_path(self.path))
         file = file / "index.html" if file.is_dir() else file
         if not file.is_file():
@@ -71,17 +70,9 @@ class Handler(SimpleHTTPRequestHandler):
         with suppress(ConnectionError):  # the page is closed before all of it has come
             self.wfile.write(body)
 
-    def log_message(self, *_):
-        """Say nothing."""
-
 
 @pytest.fixture(scope="session")
 def address(site):
     """Address of a server of the built book on this machine."""
-    with ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(Handler, directory=str(site))
-    ) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+    with served(site, Handler) as address:
+        yield address
