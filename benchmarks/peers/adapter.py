@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 from zoolib import Context
 
+Numbers = NDArray[np.float64]
+Arms = NDArray[np.int64]
+
 
 class Adapter(ABC):
     """Another program behind the calls of an agent; what its docstring says is shown beside its times.
@@ -36,7 +39,7 @@ class Adapter(ABC):
     def update(self, context: Context, arm: int, reward: float) -> None:
         """Learn from the arm played."""
 
-    def scores(self, context: Context) -> NDArray[np.float64]:
+    def scores(self, context: Context) -> Numbers:
         """Return LinUCB's scores by the program's own posterior, shape (n_arms,)."""
         raise NotImplementedError(f"{type(self).__name__} has no scores")
 
@@ -46,9 +49,7 @@ class Adapter(ABC):
         return " ".join(cls.__doc__.split())
 
 
-def bounds(
-    rows: NDArray, mean: NDArray, A: NDArray, alpha: float
-) -> NDArray[np.float64]:
+def bounds(rows: NDArray, mean: NDArray, A: NDArray, alpha: float) -> Numbers:
     """Return upper confidence bounds of rows (n, d) by a posterior that shows its precision A."""
     widths = np.sqrt(np.einsum("ij,ji->i", rows, np.linalg.solve(A, rows.T)))
     return rows @ mean + alpha * widths

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from benchmarks.peers.adapter import Adapter
+from benchmarks.peers.adapter import Adapter, Numbers
 from zoolib import Context
 
 
@@ -55,7 +55,7 @@ class CalveraNeuralLinear(Adapter):
         fit(self.bandit)
 
     @torch.no_grad()
-    def scores(self, context: Context, alpha: float = 1.0) -> NDArray[np.float64]:
+    def scores(self, context: Context, alpha: float = 1.0) -> Numbers:
         rows = self.bandit.network(as_tensor(context.features)).double().numpy()
         A_inv, mean = (
             part.double().numpy()

@@ -7,7 +7,7 @@ import random
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.peers.adapter import Adapter, bounds
+from benchmarks.peers.adapter import Adapter, Arms, Numbers, bounds
 from zoolib import Context
 
 
@@ -27,7 +27,7 @@ class ObpLinUCB(Adapter):
     def update(self, context: Context, arm: int, reward: float) -> None:
         self.policy.update_params(arm, reward, context.features[:1])
 
-    def scores(self, context: Context) -> NDArray[np.float64]:
+    def scores(self, context: Context) -> Numbers:
         x, A_inv = context.features[0], self.policy.A_inv
         means = np.einsum("kij,jk->ki", A_inv, self.policy.b)
         return means @ x + self.policy.epsilon * np.sqrt(
@@ -57,16 +57,14 @@ class MabwiserLinUCB(Adapter):
     def update(self, context: Context, arm: int, reward: float) -> None:
         self.mab.partial_fit([arm], [reward], context.features[:1])
 
-    def scores(self, context: Context) -> NDArray[np.float64]:
+    def scores(self, context: Context) -> Numbers:
         expectations = self.mab.predict_expectations(context.features[:1])
         return np.array([expectations[arm] for arm in self.mab.arms])
 
-    def select_many(self, features: NDArray) -> NDArray[np.int64]:
+    def select_many(self, features: NDArray) -> Arms:
         return np.atleast_1d(self.mab.predict(features[:, 0]))
 
-    def update_many(
-        self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
-    ) -> None:
+    def update_many(self, features: NDArray, arms: Arms, rewards: Numbers) -> None:
         self.mab.partial_fit(arms, rewards, features[:, 0])
 
 
@@ -100,15 +98,13 @@ class ContextualbanditsLinUCB(Adapter):
             context.features[:1], np.array([arm]), np.array([reward])
         )
 
-    def scores(self, context: Context) -> NDArray[np.float64]:
+    def scores(self, context: Context) -> Numbers:
         return self.policy.decision_function(context.features[:1])[0]
 
-    def select_many(self, features: NDArray) -> NDArray[np.int64]:
+    def select_many(self, features: NDArray) -> Arms:
         return self.policy.predict(features[:, 0])
 
-    def update_many(
-        self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
-    ) -> None:
+    def update_many(self, features: NDArray, arms: Arms, rewards: Numbers) -> None:
         self.policy.partial_fit(features[:, 0], arms, rewards)
 
 
@@ -138,7 +134,7 @@ class BayesianBandits(Adapter):
         chosen = self.agent.select_for_update(arm)
         chosen.update(context.features[:1], np.array([reward]))
 
-    def scores(self, context: Context) -> NDArray[np.float64]:
+    def scores(self, context: Context) -> Numbers:
         row, scores = context.features[:1], np.empty(len(self.agent.arms))
         for i, arm in enumerate(self.agent.arms):
             arm.learner.predict(row)  # makes the prior, if nothing was learnt
@@ -146,19 +142,17 @@ class BayesianBandits(Adapter):
             scores[i] = bounds(row, arm.learner.coef_, A, self.alpha)[0]
         return scores
 
-    def select_many(self, features: NDArray) -> NDArray[np.int64]:
+    def select_many(self, features: NDArray) -> Arms:
         return np.array(self.agent.pull(features[:, 0]))
 
-    def update_many(
-        self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
-    ) -> None:
+    def update_many(self, features: NDArray, arms: Arms, rewards: Numbers) -> None:
         for arm in np.unique(arms):
             visits = arms == arm
             chosen = self.agent.select_for_update(int(arm))
             chosen.update(features[visits, 0], rewards[visits])
 
 
-def precision(learner: object) -> NDArray[np.float64]:
+def precision(learner: object) -> Numbers:
     """Return the precision of bayesianbandits' posterior, of which only one triangle is kept up to date."""
     upper = np.triu(learner.cov_inv_)
     return upper + np.triu(upper, 1).T
@@ -183,7 +177,7 @@ class RiverLinUCB(Adapter):
         row = dict(enumerate(context.features[0].tolist()))
         self.policy.update(arm, row, reward)
 
-    def scores(self, context: Context) -> NDArray[np.float64]:
+    def scores(self, context: Context) -> Numbers:
         row = dict(enumerate(context.features[0].tolist()))
         # The policy shows its models nowhere else.
         models = (self.policy._bayes_lin_regs[arm] for arm in self.arms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.peers.adapter import Adapter, bounds
+from benchmarks.peers.adapter import Adapter, Arms, Numbers, bounds
 from benchmarks.peers.disjoint import precision
 from zoolib import Context
 
@@ -32,17 +32,15 @@ class ContextualbanditsRidge(Adapter):
     def update(self, context: Context, arm: int, reward: float) -> None:
         self.model.partial_fit(context.features[arm][None], np.array([reward]))
 
-    def scores(self, context: Context) -> NDArray[np.float64]:
+    def scores(self, context: Context) -> Numbers:
         return self.model.predict_ucb(context.features, self.alpha)
 
-    def select_many(self, features: NDArray) -> NDArray[np.int64]:
+    def select_many(self, features: NDArray) -> Arms:
         rows = features.reshape(-1, features.shape[-1])
         scores = self.model.predict_ucb(rows, self.alpha)
         return scores.reshape(features.shape[:2]).argmax(axis=1)
 
-    def update_many(
-        self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
-    ) -> None:
+    def update_many(self, features: NDArray, arms: Arms, rewards: Numbers) -> None:
         self.model.partial_fit(features[np.arange(len(arms)), arms], rewards)
 
 
@@ -80,18 +78,16 @@ class BayesianBandits(Adapter):
         chosen = self.agent.select_for_update(arm)
         chosen.update(context.features[None], np.array([reward]))
 
-    def scores(self, context: Context) -> NDArray[np.float64]:
+    def scores(self, context: Context) -> Numbers:
         learner = self.agent.learner
         learner.predict(context.features)  # makes the prior, if nothing was learnt
         A = precision(learner) / self.noise
         return bounds(context.features, learner.coef_, A, self.alpha)
 
-    def select_many(self, features: NDArray) -> NDArray[np.int64]:
+    def select_many(self, features: NDArray) -> Arms:
         return np.array(self.agent.pull(features))
 
-    def update_many(
-        self, features: NDArray, arms: NDArray[np.int64], rewards: NDArray[np.float64]
-    ) -> None:
+    def update_many(self, features: NDArray, arms: Arms, rewards: Numbers) -> None:
         rows = features[np.arange(len(arms)), arms]
         self.agent.learner.partial_fit(rows, rewards)
 
@@ -113,7 +109,7 @@ class RiverRidge(Adapter):
         row = dict(enumerate(context.features[arm].tolist()))
         self.model.learn_one(row, reward)
 
-    def scores(self, context: Context) -> NDArray[np.float64]:
+    def scores(self, context: Context) -> Numbers:
         rows = context.features.tolist()
         seen = [
             self.model.predict_one(dict(enumerate(row)), with_dist=True) for row in rows
