@@ -29,6 +29,7 @@ from zoolib._support.checks import (
     as_positive,
     as_rate,
     as_size,
+    some,
 )
 from zoolib._support.settings import each, setting
 from zoolib._support.state import Stateful
@@ -169,7 +170,7 @@ class RidgePosterior(Stateful):
         self._A[at] += outer(times(weight, x), x)
         self._b[at] += times(weight * reward, x)
         self._n_updates += 1
-        steep = np.count_nonzero((growth > STEEP) | (growth < 1 / STEEP))
+        steep = some((growth > STEEP) | (growth < 1 / STEEP))
         if steep or self._n_updates % REFRESH_EVERY == 0:
             with suppress(ValueError):  # the formula's result is what there is
                 self._solve(at, self._A[at], self._b[at])
@@ -220,7 +221,7 @@ class RidgePosterior(Stateful):
     def width(self, x: ArrayLike, at: At = ()) -> NDArray:
         r"""Return :math:`\sqrt{x^\top A^{-1} x}` of rows (..., d); shape (...)."""
         squared = np.vecdot(np.vecmat(x, self._A_inv[at]), x)
-        return np.sqrt(np.maximum(squared, 0))  # rounding may make it negative
+        return np.sqrt(np.maximum(squared, 0.0))  # rounding may make it negative
 
     def predict_rows(self, x: ArrayLike, at: At = ()) -> tuple[NDArray, NDArray]:
         """Return predictions and widths, shapes (..., n), of n rows for each posterior, (..., n, d)."""
@@ -403,7 +404,7 @@ def rows_of_each(which: NDArray[np.int64], n: int) -> list[NDArray[np.int64]]:
 
 def _check_length(squared: NDArray, prior: NDArray) -> None:
     """Raise if the squared lengths of rows are too large beside the weights of the priors."""
-    if np.count_nonzero(squared > LONGEST * prior):
+    if some(squared > LONGEST * prior):
         raise ValueError(
             "features must not be so large that the prior is lost to rounding: got a row of length "
             f"{squared.max() ** 0.5:.3g}, which a scale may mend"
