@@ -374,8 +374,8 @@ def test_agents_see_a_plain_context_unless_they_say_that_they_cheat(n_worlds, ch
                 world.apply_shock(SHOCK_1)
         assert type(context) is (RevealedContext if cheats else Context)
         public = {name for name in dir(context) if not name.startswith("_")}
-        truth = {"expected_reward"} if cheats else set()
-        labels = {"names", "row_labels"}
+        truth = {"expected_reward", "truth_names"} if cheats else set()
+        labels = {"names", "offered_names", "row_labels"}
         seen = {"arms", "offered", "features", "of_world", "row", "user_id"}
         assert public == seen | labels | truth
         assert set(vars(context)) <= public | {"_checked_for"}

@@ -563,6 +563,44 @@ def test_labels_change_nothing_but_the_names(name):
     assert to_bytes(ours) == to_bytes(theirs)
 
 
+# What newcomers hand over in place of a context.
+NO_CONTEXTS = {
+    "ndarray": np.ones((K, D)),
+    "DataFrame": pd.DataFrame(np.ones((K, D))),
+    "list": [0.3, 1.0],
+    "tuple": (0, np.ones((K, D))),
+    "int": 0,
+    "NoneType": None,
+}
+ENTRIES = {
+    "select": (),
+    "propensities": (),
+    "update": (0, 1.0),
+    "scores": (),
+    "draws": (2,),
+    "predict_with_width": (),
+    "decide": (),
+    "allowed": (),
+}
+
+
+@of_shops
+def test_what_is_no_context_is_named(name):
+    agent = SHOPS[name]()
+    before = learnt(agent)
+    for entry, more in ENTRIES.items():
+        of_rows = entry == "predict_with_width" and isinstance(agent, NeuralAgent)
+        own = name == "a reader's" and entry in ("scores", "draws")
+        if not hasattr(agent, entry) or of_rows or own:
+            continue
+        for kind, given in NO_CONTEXTS.items():
+            with pytest.raises(
+                TypeError, match=rf"context must be a Context, .*: got {kind}"
+            ):
+                getattr(agent, entry)(given, *more)
+    assert learnt(agent) == before
+
+
 READ_RIGHT = {
     "a list": list("abcd"),
     "an iterator": iter("abcd"),

@@ -10,6 +10,11 @@ from zoolib import (
     GuardedAgent,
     LinTSAgent,
     LinUCBAgent,
+    NeuralLinearAgent,
+    OracleAgent,
+    RevealedContext,
+    StaticAgent,
+    with_floor,
 )
 from zoolib import offpolicy as op
 from zoolib._support.checks import as_array, as_ids
@@ -247,6 +252,116 @@ def test_rows_of_arms_are_read_by_their_labels():
     assert agent.propensities(context, allowed).tolist() == [0, 1]
     with pytest.raises(ValueError, match=r"rows of context.features must have each"):
         agent.select(Context(0, rows.set_axis(["hay", "tree"])))
+
+
+ARMS = ["bed", "hay", "toy"]
+MASK = pd.DataFrame([[True, False, False], [False, True, True]], columns=ARMS)
+ROWS = pd.DataFrame(np.random.default_rng(2).random((3, 3)), ARMS, NAMES)
+
+
+def offered(mask):
+    return taught(arms=ARMS).propensities(Context([1, 2], VISITORS[:2], offered=mask))
+
+
+def allowed(mask):
+    return taught(arms=ARMS).propensities(Context([1, 2], VISITORS[:2]), mask)
+
+
+def offered_once(mask):
+    context = Context(0, VISITORS.iloc[0], offered=mask.iloc[0])
+    return taught(arms=ARMS).propensities(context)
+
+
+def revealed(truth):
+    return OracleAgent(ARMS).propensities(
+        RevealedContext([1, 2], np.ones((2, 3, 3)), truth)
+    )
+
+
+def floored(mask):
+    return with_floor(pd.DataFrame([[0.6, 0.3, 0.1]] * 2, columns=ARMS), 0.5, mask)
+
+
+def grouped(groups):
+    return GuardedAgent(LinUCBAgent(ARMS, 3), group_of_arm=groups.iloc[0]).group_of_arm
+
+
+@pytest.mark.parametrize(
+    ("read", "table"),
+    [
+        (offered, MASK),
+        (offered_once, MASK),
+        (allowed, MASK),
+        (floored, MASK),
+        (revealed, MASK * 0.5),
+        (grouped, MASK * 1),
+    ],
+)
+def test_columns_named_after_arms_are_read_by_their_names(read, table):
+    wanted = read(table)
+    assert np.array_equal(read(table[ARMS[::-1]]), wanted)
+    if read is not floored:  # which knows no arms but those of its table
+        unnamed = table.set_axis(range(3), axis=1)
+        assert np.array_equal(read(unnamed), wanted)
+    with pytest.raises(
+        ValueError, match=r"must have each of the labels .*'toy'\] once: .* lacks 'toy'"
+    ):
+        read(table.rename(columns={"toy": "tree"}))
+
+
+@pytest.mark.parametrize("read", [offered, allowed])
+def test_a_mask_has_the_rows_of_the_visitors(read):
+    with pytest.raises(ValueError, match="must have the rows of context, in their"):
+        read(MASK[::-1])
+
+
+def test_numbered_tables_are_read_by_their_numbers():
+    table = pd.DataFrame([[0.1, 0.9, 0.5], [0.7, 0.2, 0.3]])
+    swapped = StaticAgent(table.iloc[::-1, ::-1])
+    assert np.array_equal(swapped.predictions, table)
+    with pytest.raises(ValueError, match=r"predictions must have .* lacks 0"):
+        StaticAgent(table.set_axis(ARMS, axis=1))
+    with pytest.raises(ValueError, match=r"rows of predictions must have .* lacks 0"):
+        StaticAgent(table.set_axis(["Ann", "Bob"]))
+    segments = pd.Series([0, 1, 1], index=[2, 1, 0])
+    floor = pd.Series([0.1, 0.3], index=[1, 0])
+    options = {"segment_of_user": segments, "floor": floor, "cap": floor}
+    guard = GuardedAgent(LinUCBAgent(3, 3), **options)
+    assert guard.segment_of_user.tolist() == [1, 1, 0]
+    assert guard.floor.tolist() == guard.cap.tolist() == [0.3, 0.1]
+
+
+def test_new_arms_get_the_means_in_rows_of_their_names():
+    agent = taught()
+    agent.add_arms(["toy", "bowl"], mean=ROWS.iloc[:2].set_axis(["bowl", "toy"]))
+    assert np.array_equal(agent.posterior.mean[-2:], ROWS.iloc[[1, 0]])
+    with pytest.raises(ValueError, match=r"rows of mean must have .* lacks 'ball'"):
+        agent.add_arms(["ball"], mean=ROWS.iloc[:1])
+    assert agent.n_arms == 4
+
+
+def test_a_network_is_fitted_to_columns_by_their_names():
+    agent, twin = (
+        NeuralLinearAgent(["bed", "hay"], 3, hidden=(4,), embedding_dim=3)
+        for _ in range(2)
+    )
+    clicks = VISITORS["dogs"] > 5
+    for one, table in ((agent, VISITORS), (twin, VISITORS[NAMES[::-1]])):
+        one.update(Context(0, ROWS[:2]), "bed", 1)
+        one.fit(table, clicks)
+    context = Context(0, ROWS[:2])
+    assert agent.scores(context).tolist() == twin.scores(context).tolist()
+    for wrong in (
+        (VISITORS.rename(columns={"dogs": "fish"}), clicks),
+        (VISITORS, clicks[::-1]),
+    ):
+        with pytest.raises(
+            ValueError, match=r"must have (each of the labels|the rows of)"
+        ):
+            agent.fit(*wrong)
+    new = NeuralLinearAgent(2, 3, hidden=(4,), embedding_dim=3)
+    new.fit(VISITORS, clicks)
+    assert new.feature_names == tuple(NAMES)
 
 
 def test_frames_of_polars_are_read():

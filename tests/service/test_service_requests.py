@@ -10,6 +10,7 @@ from functools import partial
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tests.service_crash import commits
@@ -256,6 +257,17 @@ def test_features_of_the_visitor_alone_are_refused_for_one_model_of_all_arms(pat
             one.select("anna")
         assert one.store.events() == []
         assert one.check_health().problems == {}
+
+
+def test_features_in_a_table_are_refused_because_the_log_has_no_labels(path):
+    def features(user):
+        return pd.Series([1.0, 0.5], index=["hour", "length"])
+
+    with shop(path, features) as service:
+        words = "features must be an array, because .*: got Series"
+        with pytest.raises(TypeError, match=words):
+            service.select("anna")
+        assert service.store.events() == []
 
 
 # ---- Fates

@@ -73,10 +73,12 @@ def check_rows(name: str, labels: Any, other: str, wanted: Any) -> None:
 
 
 def in_order(
-    name: str, labels: Sequence[Hashable] | None, wanted: Sequence[Hashable]
+    name: str,
+    labels: Sequence[Hashable] | None,
+    wanted: Sequence[Hashable] | None,
 ) -> list[int] | slice:
-    """Return where the wanted labels stand among those of a table; all if it has none."""
-    if labels is None or tuple(labels) == tuple(wanted):
+    """Return where the wanted labels stand among those of a table; all if one of the two has none."""
+    if labels is None or wanted is None or tuple(labels) == tuple(wanted):
         return slice(None)
     places = {label: place for place, label in enumerate(labels)}
     missing = [label for label in wanted if label not in places]
@@ -86,6 +88,15 @@ def in_order(
             f"{name} must have each of the labels {list(wanted)!r:.200} once: got {list(labels)!r:.200}, {what}"
         )
     return [places[label] for label in wanted]
+
+
+def rows_in_order(
+    name: str, labels: Any, wanted: Sequence[Hashable]
+) -> list[int] | slice:
+    """Return the same for labels of rows, of which the default ones say nothing."""
+    if labels is None or is_default(labels):
+        return slice(None)
+    return in_order(f"rows of {name}", tuple(labels), wanted)
 
 
 def column(name: str, frame: Any, key: Hashable) -> list:

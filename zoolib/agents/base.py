@@ -29,8 +29,7 @@ from zoolib._support.state import Stateful
 from zoolib._support.tables import (
     column_labels,
     in_order,
-    is_default,
-    numbers,
+    rows_in_order,
     same_rows,
     unmasked,
 )
@@ -60,16 +59,17 @@ class Context:
     arms : sequence of hashable, optional
         Labels of the arms on offer, in any order; all arms if omitted.
     offered : array_like of bool, shape (n_arms,) or (n, n_arms), optional
-        The same as a mask, which may differ between visitors. There is a row for each arm, on offer or
-        not; what the rows of the others hold is never read.
+        The same as a mask, which may differ between visitors; a table's columns, or a single row's
+        entries, are named after arms. There is a row for each arm, on offer or not; what the rows of the
+        others hold is never read.
 
     Attributes
     ----------
     features : ndarray, shape (n_arms, d) or (n, n_arms, d)
         With a single row instead of n_arms if the features describe only the visitor.
     offered : ndarray of bool, shape (n_arms,) or (n, n_arms), or None
-    names : tuple, or None
-        The names of features, if they came in a table.
+    names, offered_names : tuple, or None
+        The names of features, and of the arms in `offered`, if they came in a table.
     user_id, arms
         As given; several visitors as an array, and labels of arms or None.
 
@@ -81,7 +81,7 @@ class Context:
     (1, 2)
     """
 
-    # The arms of the agent that has put this copy in its order and hands it on to its own methods.
+    # The arms of the agent that has checked this context, or made this copy in its own order.
     _checked_for: Labels | None = None
 
     def __init__(
@@ -91,7 +91,8 @@ class Context:
         arms: Sequence[Hashable] | None = None,
         offered: ArrayLike | None = None,
     ) -> None:
-        self.names = self.row_labels = self.arms = self.offered = None
+        self.names = self.row_labels = None
+        self.arms = self.offered = self.offered_names = None
         visitors = _visitors(user_id)
         lead = visitors.shape if isinstance(visitors, np.ndarray) else ()
         if type(features) is not np.ndarray:
@@ -117,6 +118,8 @@ class Context:
         if arms is not None:
             self.arms = Labels("arms", arms)
         if offered is not None:
+            same_rows(context=self, offered=offered if np.ndim(offered) == 2 else None)
+            self.offered_names = column_labels(offered)
             self.offered = as_flags(
                 "offered", offered, (*lead, *np.shape(offered)[-1:])
             )
@@ -321,15 +324,13 @@ class Agent(Stateful):
             raise ValueError(
                 f"arm must be one of those on offer: got {self.arms.of(arm)!r}"
             )
-        if lead and not self._worlds:
-            rows = seen.row((np.arange(len(arm)), arm))
-            self._learn_many(context.user_id, rows, arm, reward)
-        else:
-            if not lead:
-                arm = int(arm)
-                reward = float(reward)
+        if not lead:
+            self.learn(seen, (int(arm),), float(reward))
+        elif self._worlds:
             self.learn(seen, (*self._worlds, arm), reward)
-        self._remember(context.names)
+        else:
+            self._learn_many(seen, arm, reward)
+        self._remember(seen.names)
 
     def update_many(
         self, features: ArrayLike, arms: ArrayLike, rewards: ArrayLike
@@ -348,24 +349,24 @@ class Agent(Stateful):
         rewards : array_like, shape (n,)
             Their rewards.
         """
-        names = column_labels(features)
         log = self._log(features, arms, rewards)
-        self._learn_many(None, *log)
-        self._remember(names)
+        self._learn_many(*log)
+        self._remember(log[0].names)
 
     def _log(
         self, features: ArrayLike, arms: ArrayLike, rewards: ArrayLike
-    ) -> tuple[NDArray, NDArray[np.int64], NDArray]:
-        """Return a log of n rows, checked: features by their names, arms as positions."""
+    ) -> tuple[Context, NDArray[np.int64], NDArray]:
+        """Return a log of n rows, checked: a context of the rows, arms as positions, and rewards."""
         if self._worlds:
             raise ValueError(
                 f"a log is learnt by an agent of one world: got n_worlds={self.n_worlds}"
             )
-        wanted = ("n", "d" if self.n_features is None else self.n_features)
         same_rows(features=features, arms=arms, rewards=rewards)
-        features = as_array("features", self._by_name("features", features), wanted)
-        arms = self.arms.places("arms", arms, features.shape[:1])
-        return features, arms, as_array("rewards", rewards, arms.shape)
+        rows, names = self._by_name("features", features, "n")
+        arms = self.arms.places("arms", arms, rows.shape[:1])
+        seen = Context(None, rows[:, None])
+        seen.names = names
+        return seen, arms, as_array("rewards", rewards, arms.shape)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Learn from a checked reward; `at` is the index of the arm played in arrays (K, …) or (W, K, …).
@@ -374,31 +375,27 @@ class Agent(Stateful):
         """
 
     def _learn_many(
-        self,
-        user_ids: NDArray | None,
-        rows: NDArray,
-        arms: NDArray[np.int64],
-        rewards: NDArray,
+        self, seen: Context, arms: NDArray[np.int64], rewards: NDArray
     ) -> None:
-        """Learn from n checked rewards of rows (n, d), in their order, or from none of them."""
-        whose = [None] * len(rows) if user_ids is None else user_ids.tolist()
-        log = zip(whose, rows, arms.tolist(), rewards.tolist(), strict=True)
+        """Learn from n checked rewards, in their order, or from none of them."""
+        log = enumerate(zip(arms.tolist(), rewards.tolist(), strict=True))
         with self._unchanged_on_failure():
-            for user_id, row, arm, reward in log:
-                self.learn(Context(user_id, row), (arm,), reward)
+            for i, (arm, reward) in log:
+                self.learn(seen.of_world(i), (arm,), reward)
 
     def _remember(self, names: tuple[Hashable, ...] | None) -> None:
         """Keep the names of the first table that was learnt."""
         if self.feature_names is None and names is not None:
             self.feature_names = names
 
-    def _by_name(self, name: str, features: ArrayLike) -> ArrayLike:
-        """Return rows of features in the order that was learnt, after checking their names."""
-        names = column_labels(features)
-        known = self.feature_names
-        if names in (None, known) or known is None:
-            return features
-        return numbers(name, features)[..., in_order(name, names, known)]
+    def _by_name(
+        self, name: str, table: ArrayLike, *lead: object
+    ) -> tuple[NDArray, tuple[Hashable, ...] | None]:
+        """Return checked rows of features in the order that was learnt, and the names of a table's columns."""
+        names = column_labels(table)
+        order = in_order(name, names, self.feature_names)
+        shape = (*lead, "d" if self.n_features is None else self.n_features)
+        return as_array(name, table, shape)[..., order], names
 
     def state(self) -> dict[str, Any]:
         """Return all that the agent needs to continue."""
@@ -450,10 +447,9 @@ class Agent(Stateful):
         if allowed is None:
             return offered
         same_rows(context=context, allowed=allowed if np.ndim(allowed) == 2 else None)
-        if (names := column_labels(allowed)) is not None:
-            order = in_order("allowed", names, self.arms[:])
-            allowed = np.asarray(allowed)[..., order]
-        return leaves_an_arm("allowed", as_flags("allowed", allowed, shape) & offered)
+        order = in_order("allowed", column_labels(allowed), self.arms[:])
+        allowed = as_flags("allowed", allowed, shape)[..., order]
+        return leaves_an_arm("allowed", allowed & offered)
 
     def _rows(self, context: Context) -> NDArray:
         """Return the features, checked; warn, once, if one model for all arms cannot tell them apart."""
@@ -502,21 +498,26 @@ class Agent(Stateful):
 
     def _check(self, context: Context) -> Context:
         """Return a context that fits this agent's arms and worlds, with a mask of what is on offer."""
+        if not isinstance(context, Context):
+            raise TypeError(
+                "context must be a Context, such as Context(user_id, features): "
+                f"got {type(context).__name__}"
+            )
         if context._checked_for is self.arms:
             return context
-        features = context.features
-        d = self.n_features
-        lead = features.shape[:-2]
-        n, width = features.shape[-2:]
+        shape = context.features.shape
+        lead = shape[:-2]
+        n, width = shape[-2:]
         worlds = self._shape[:-1]
         k = self.n_arms
-        if features.shape == (0, 1, 0) and not worlds:  # of no visitors, from a list
+        d = self.n_features
+        if shape == (0, 1, 0) and not worlds:  # of no visitors, from a list
             context = copy.copy(context)
             context.features = np.zeros((0, k, d or 0))
             return context
         if n not in (1, k) or d not in (None, width) or (worlds and lead != worlds):
             wanted = (*(worlds or ("n",) * len(lead)), k, "d" if d is None else d)
-            got = features.shape
+            got = shape
             hint = ""
             if n == 1 < k and not self.shared:  # a single row for the visitor, as given
                 wanted = (*wanted[:-2], wanted[-1])
@@ -536,23 +537,20 @@ class Agent(Stateful):
         displayed = context.arms is not None or context.offered is not None
         if labelled or displayed:
             context = copy.copy(context)
-            context._checked_for = self.arms
         if labelled:
             self._put_in_order(context)
         if displayed:
             self._put_on_display(context)
+        context._checked_for = self.arms
         return context
 
     def _put_in_order(self, seen: Context) -> None:
         """Give features and rows the agent's order, by their labels."""
-        known = self.feature_names
-        if known is not None and seen.names is not None:
-            order = in_order("context.features", seen.names, known)
-            seen.features = seen.features[..., order]
-            seen.names = known
-        rows = seen.row_labels
-        if seen.features.ndim == 2 and rows is not None and not is_default(rows):
-            order = in_order("rows of context.features", tuple(rows), self.arms[:])
+        order = in_order("context.features", seen.names, self.feature_names)
+        seen.features = seen.features[..., order]
+        seen.names = self.feature_names or seen.names
+        if seen.features.ndim == 2:
+            order = rows_in_order("context.features", seen.row_labels, self.arms[:])
             seen.features = seen.features[order]
             seen.row_labels = None
 
@@ -564,7 +562,10 @@ class Agent(Stateful):
             places = self.arms.places("context.arms", seen.arms[:])
             seen.arms = None
             seen.offered = np.isin(np.arange(self.n_arms), places)
-        seen.offered = leaves_an_arm(name, as_flags(name, seen.offered, shape))
+        order = in_order(name, seen.offered_names, self.arms[:])
+        offered = as_flags(name, seen.offered, shape)[..., order]
+        seen.offered = leaves_an_arm(name, offered)
+        seen.offered_names = None  # it has the agent's order now
         if seen.features.shape[-2] > 1:
             seen.features = np.where(seen.offered[..., None], seen.features, 0)
         seen.features = as_array("context.features", seen.features)

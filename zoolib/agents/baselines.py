@@ -9,6 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import Seed, as_array, as_ids
+from zoolib._support.tables import (
+    column_labels,
+    in_order,
+    row_labels,
+    rows_in_order,
+)
 from zoolib.agents.base import Agent, Context
 
 
@@ -36,7 +42,9 @@ class OracleAgent(Agent):
             raise TypeError(
                 f"context must be a RevealedContext: got {type(context).__name__}"
             )
-        return context.expected_reward
+        names = context.truth_names
+        order = in_order("context.expected_reward", names, self.arms[:])
+        return context.expected_reward[..., order]
 
 
 class RevealedContext(Context):
@@ -47,7 +55,7 @@ class RevealedContext(Context):
     user_id, features
         As for `Context`.
     expected_reward : array_like, shape (n_arms,) or (W, n_arms)
-        The true expected reward of each arm.
+        The true expected reward of each arm; a table's columns are named after arms.
     arms, offered
         As for `Context`.
     """
@@ -60,6 +68,7 @@ class RevealedContext(Context):
         **on_offer: Any,
     ) -> None:
         super().__init__(user_id, features, **on_offer)
+        self.truth_names = column_labels(expected_reward)
         self.expected_reward = as_array(
             "expected_reward", expected_reward, self.features.shape[:-1]
         ).astype(np.float64, copy=False)
@@ -72,7 +81,7 @@ class StaticAgent(Agent):
     ----------
     predictions : array_like, shape (n_users, n_arms) or (W, n_users, n_arms)
         For example the result of `MLPRecommender.predict_all`. With three axes, the agent plays W
-        worlds.
+        worlds. The labels of a table are the numbers of users and arms.
     seed : int, SeedSequence or Generator, or a sequence of them, default 0
         Breaks ties.
     """
@@ -87,7 +96,10 @@ class StaticAgent(Agent):
                 f"got shape {table.shape}"
             )
         super().__init__(table.shape[-1], None if table.ndim == 2 else len(table), seed)
-        self.predictions = table
+        users = range(table.shape[-2])
+        rows = rows_in_order("predictions", row_labels(predictions), users)
+        columns = in_order("predictions", column_labels(predictions), self.arms[:])
+        self.predictions = table[rows][..., columns]
 
     def scores(self, context: Context) -> NDArray:
         """Return the predictions for the visitor."""

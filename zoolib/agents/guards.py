@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import Seed, as_ids, as_real, as_size
+from zoolib._support.tables import column_labels, in_order
 from zoolib.agents.base import Agent, Context
 from zoolib.agents.policies import floored, pick
 
@@ -78,7 +79,7 @@ class GuardedAgent(Agent):
             self.segment_of_user = self._labels("segment_of_user", segment_of_user)
             n_segments += int(self.segment_of_user.max())
         groups = np.arange(self.n_arms) if group_of_arm is None else group_of_arm
-        self.group_of_arm = self._labels("group_of_arm", groups, self.n_arms)
+        self.group_of_arm = self._labels("group_of_arm", groups, self.arms[:])
         self._n_of_each = n_segments, 1 + int(self.group_of_arm.max())
         self.floor = _parts("floor", floor, n_segments)
         self.cap = _parts("cap", cap, n_segments)
@@ -118,7 +119,7 @@ class GuardedAgent(Agent):
 
     def allowed(self, context: Context) -> NDArray[np.bool_]:
         """Return which arms the caps allow for this visitor, shape (n_arms,) or (W, n_arms)."""
-        segment = self._segment(context)
+        segment = self._segment(self._check(context))
         shown = self.exposure[(*self._worlds, segment)]
         most = self.cap[segment][..., None] * shown.sum(axis=-1, keepdims=True)
         of_group = (shown < most) | (self.cap[segment] == 1)[..., None]
@@ -167,12 +168,12 @@ class GuardedAgent(Agent):
 
     def _drawn(self, context: Context) -> tuple[int | NDArray[np.int64], NDArray]:
         """Draw arms; return their positions and the propensities from which each was drawn."""
+        context = self._check(context)
         n = self._n_visitors(context)
         if not n or not (self.cap < 1).any():
             policy = self.propensities(context)
             return self.draw(policy), policy
-        self._check(context)  # this and the next may refuse, before anything is drawn
-        self._segment(context)
+        self._segment(context)  # may refuse, before anything is drawn
         places = []
         policies = []
         counted = (self._recent.copy(), self._n_recent)
@@ -225,14 +226,15 @@ class GuardedAgent(Agent):
         return self.segment_of_user[(*worlds, users)]
 
     def _labels(
-        self, name: str, labels: ArrayLike, n: int | None = None
+        self, name: str, labels: ArrayLike, items: Sequence[Hashable] | None = None
     ) -> NDArray[np.int64]:
-        """Return labels 0, 1, … of n items, one row for all worlds or one per world."""
+        """Return labels 0, 1, … of these items, or of users, one row for all worlds or one per world."""
         worlds = self._shape[:-1] if np.ndim(labels) > 1 else ()
-        shape = (*worlds, n or "n_users")
+        shape = (*worlds, "n_users" if items is None else len(items))
         found = as_ids(name, labels, np.iinfo(np.int64).max, shape).copy()
-        as_size(f"n_users of {name}", found.shape[-1])
-        return found
+        n = as_size(f"n_users of {name}", found.shape[-1])
+        items = range(n) if items is None else items
+        return found[..., in_order(name, column_labels(labels), items)]
 
 
 def _parts(name: str, value: ArrayLike, n_segments: int) -> NDArray[np.float64]:
@@ -240,4 +242,5 @@ def _parts(name: str, value: ArrayLike, n_segments: int) -> NDArray[np.float64]:
     parts = as_real(name, value, (n_segments,) if np.ndim(value) else ())
     if not np.all((parts >= 0) & (parts <= 1)):
         raise ValueError(f"{name} must lie in [0, 1]: got {value}")
-    return np.broadcast_to(parts, n_segments)
+    parts = np.broadcast_to(parts, n_segments)
+    return parts[in_order(name, column_labels(value), range(n_segments))]

@@ -25,10 +25,11 @@ from zoolib._support.checks import (
     as_probability,
     as_rate,
     as_size,
+    some,
     warn,
 )
 from zoolib._support.settings import one_of, optional, setting
-from zoolib._support.tables import column_labels
+from zoolib._support.tables import row_labels, rows_in_order
 from zoolib.agents.base import Agent, Context
 from zoolib.agents.policies import floored
 from zoolib.models.posterior import RidgePosterior, rows_of_each
@@ -160,7 +161,10 @@ class LinearAgent(Agent):
             Weight λ of this prior; the agent's own `ridge` if omitted.
         """
         grown = self.arms.and_more(arms)  # may raise before anything has changed
-        mean = self._by_name("mean", mean)
+        if mean is not None:
+            labels = row_labels(mean) if np.ndim(mean) == 2 else None
+            order = rows_in_order("mean", labels, grown[self.n_arms :])
+            mean = self._by_name("mean", mean, ...)[0][order]
         if not self.shared:
             self.posterior.extend(len(grown) - self.n_arms, mean, ridge)
         elif not (mean is None and ridge is None):
@@ -182,16 +186,13 @@ class LinearAgent(Agent):
             self._slide(arm, x, reward, weight)
 
     def _learn_many(
-        self,
-        user_ids: NDArray | None,
-        rows: NDArray,
-        arms: NDArray[np.int64],
-        rewards: NDArray,
+        self, seen: Context, arms: NDArray[np.int64], rewards: NDArray
     ) -> None:
         if self.link == "identity" and self.window is None and self.discount == 1:
+            rows = seen.row((np.arange(len(arms)), arms))
             self.posterior.update_many(rows, rewards, None if self.shared else arms)
         else:
-            super()._learn_many(user_ids, rows, arms, rewards)
+            super()._learn_many(seen, arms, rewards)
 
     def fit_many(
         self,
@@ -221,15 +222,15 @@ class LinearAgent(Agent):
                 f"got discount={self.discount} and window={self.window}"
             )
         passes = as_size("passes", passes)
-        names = column_labels(features)
-        features, arms, rewards = self._log(features, arms, rewards)
+        seen, arms, rewards = self._log(features, arms, rewards)
+        x = seen.features[:, 0]
         with self.posterior._unchanged_on_failure():
             if self.shared:
-                self._fit(features, rewards, (), passes)
+                self._fit(x, rewards, (), passes)
             else:
                 for arm, mine in enumerate(rows_of_each(arms, self.n_arms)):
-                    self._fit(features[mine], rewards[mine], (arm,), passes)
-        self._remember(names)
+                    self._fit(x[mine], rewards[mine], (arm,), passes)
+        self._remember(seen.names)
 
     def _fit(
         self, x: NDArray, rewards: NDArray, model: tuple[int, ...], passes: int
@@ -263,7 +264,7 @@ class LinearAgent(Agent):
         """
         reward = np.asarray(reward)
         wrong = ~((reward >= 0) & (reward <= 1))
-        if np.count_nonzero(wrong):
+        if some(wrong):
             raise ValueError(
                 f"reward must lie in [0, 1] with a logit link: got {reward[wrong][0]}"
             )

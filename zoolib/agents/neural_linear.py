@@ -30,6 +30,7 @@ from zoolib._support.checks import (
     as_size,
 )
 from zoolib._support.settings import one_of, optional, setting
+from zoolib._support.tables import same_rows
 from zoolib.agents.base import Context
 from zoolib.agents.neural import NeuralAgent, as_policy, finite
 from zoolib.models.networks import MLP, Generators
@@ -220,9 +221,11 @@ class NeuralLinearAgent(NeuralAgent):
         epochs = as_size("epochs", epochs)
         size = self.batch_size if batch_size is None else batch_size
         size = as_size("batch_size", size)
+        same_rows(x=x, reward=reward, arm=arm)
         n = max(1, np.shape(x)[-2] if np.ndim(x) > 1 else 0)
         shape = (*self._shape[:-1], n)
-        x = as_array("x", x, (*shape, self.n_features)).astype(self.dtype)
+        x, names = self._by_name("x", x, *shape)
+        x = x.astype(self.dtype)
         reward = as_array("reward", reward, shape)
         columns = [x, reward.astype(self.dtype)]
         if not self.shared:
@@ -236,6 +239,7 @@ class NeuralLinearAgent(NeuralAgent):
                 self._descend([column[at] for column in columns], size)
             self._rebuild(x, reward, *columns[2:])
         self.n_updates += n
+        self._remember(names)
 
     def _rebuild(self, x: NDArray, reward: NDArray, arm: NDArray | None = None) -> None:
         """Compute A and b from the prior and rows; a model's row j from the end has weight discount**j."""

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from zoolib._support.checks import as_flags, as_probability, as_real, every_row
+from zoolib._support.checks import as_flags, as_probability, as_real, every_row, some
+from zoolib._support.tables import column_labels, in_order
 
 # Scores that differ by less than this fraction of the best score count as equal, and so do what rounding
 # leaves of scores of zero.
-ROUNDING = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
+ROUNDING = 1e-10
+ROUNDING_OF = {np.dtype(np.float32): 1e-5}
 RESIDUE = 1e-10
 # Tolerance for the sum of probabilities: single precision passes, and no interval is that narrow.
 SUM_TOLERANCE = 1e-6
@@ -31,9 +33,9 @@ def tied(scores: NDArray) -> NDArray[np.bool_]:
     """Return which scores (..., K) equal the best of their row up to rounding; the best must be finite."""
     top = scores.max(axis=-1)  # NaN if any score is NaN
     size = abs(top)
-    if np.count_nonzero(size < np.inf) < top.size:
+    if some(~(size < np.inf)):
         raise ValueError("scores must have a finite best and no NaN in every row")
-    rounding = ROUNDING.get(scores.dtype, ROUNDING[np.dtype(float)])
+    rounding = ROUNDING_OF.get(scores.dtype, ROUNDING)
     least = top - (rounding * size + RESIDUE)
     return (scores.T >= least.T).T  # a new axis would take longer
 
@@ -66,8 +68,8 @@ def greedy(scores: ArrayLike) -> NDArray[np.float64]:
     array([0.05, 0.45, 0.45, 0.05])
     """
     scores = np.asarray(scores)
-    if scores.dtype not in ROUNDING:
-        scores = scores.astype(float)
+    if scores.dtype != np.float32:
+        scores = scores.astype(float, copy=False)
     ties = tied(scores)
     return ties / ties.sum(axis=-1, keepdims=True)
 
@@ -114,7 +116,7 @@ def _best_of_normals(
     top = mean.max(axis=-1, keepdims=True)
     # A lower limit on the standard deviation, so that scores that differ only by rounding tie.
     scale = np.maximum(abs(top), deviation.max(axis=-1, keepdims=True))
-    narrowest = ROUNDING[np.dtype(float)] * scale + RESIDUE
+    narrowest = ROUNDING * scale + RESIDUE
     deviation = np.maximum(deviation, narrowest)
     mean = mean[..., None]
     deviation = deviation[..., None]
@@ -152,10 +154,12 @@ def with_floor(
     -------
     ndarray, shape (..., K)
     """
+    arms = column_labels(policy)
+    order = in_order("offered", column_labels(offered), arms)
     policy = as_policy("policy", policy)
     epsilon = as_probability("epsilon", epsilon)
     offered = as_flags("offered", True if offered is None else offered, policy.shape)
-    return floored(policy, epsilon, leaves_an_arm("offered", offered))
+    return floored(policy, epsilon, leaves_an_arm("offered", offered[..., order]))
 
 
 def floored(

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from zoolib._support.checks import as_finite, as_level, as_probability, as_size
+from zoolib._support.tables import is_table
 from zoolib.agents.base import Agent, Context
 from zoolib.agents.policies import pick
 from zoolib.monitoring import Alert
@@ -297,6 +298,12 @@ class BanditService:
             return None
         if answer.error is not None:  # the caller's, not the model's
             raise answer.error
+        if is_table(answer.value):
+            self.store.note("rejected: features")
+            raise TypeError(
+                "features must be an array, because the log keeps no labels to read a table by: "
+                f"got {type(answer.value).__name__}"
+            )
         features = np.array(answer.value, dtype=np.float32)
         k = self.store.n_arms
         d = self.store.n_features
