@@ -223,7 +223,7 @@ def _fits(shape: tuple[int, ...], wanted: Shape) -> bool:
 
 
 def some(flags: NDArray[np.bool_]) -> bool:
-    """Return whether any flag is true: most come alone, and for one NumPy's functions take ten times as long."""
+    """Return whether any flag is true; for a single one NumPy's functions take ten times as long."""
     return bool(np.count_nonzero(flags) if flags.ndim else flags)
 
 
