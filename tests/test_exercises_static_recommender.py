@@ -96,10 +96,11 @@ def test_below_floor(first):
         assert_says("ex-below-floor", *case)
 
 
+VERDICTS = {}
 DRAWS = np.random.default_rng(1).normal(size=(20_000, 50))
 # Expected maxima of 2, 10 and 50 standard normal numbers: David and Nagaraja, Order Statistics.
 KNOWN = {2: 0.56419, 10: 1.53875, 50: 2.24907}
-CURSES = [
+VERDICTS["ex-curse"] = [
     (lambda s, k: s * (KNOWN[k] + 0.029), "right."),
     (lambda s, k: s * (KNOWN[k] - 0.031), "not right"),
     (lambda s, k: (0.3 + s * DRAWS[:, :k]).max(axis=1).mean(), "true click rate"),
@@ -109,11 +110,6 @@ CURSES = [
     (lambda s, k: (s * DRAWS).max(axis=1).mean(), "s = 0.08 and 10 products"),
     (lambda s, k: s * DRAWS[:, :k], "shape () is wanted"),
 ]
-
-
-@verdicts({"ex-curse": CURSES})
-def test_curse(case):
-    assert_says(*case)
 
 
 def excess(rows, predicted, all_visits=False, by_user=False, of=None):
@@ -131,7 +127,7 @@ def needed(overpromise, rate, n_products, deviations=2):
     return n_products * rate * (1 - rate) * (deviations / overpromise) ** 2
 
 
-PROMISES = [
+VERDICTS["ex-check-promise"] = [
     (excess, needed, "right."),
     (excess, lambda *these: np.ceil(needed(*these)), "right."),
     (lambda *these: excess(*these, all_visits=True), needed, "These are all visits"),
@@ -147,11 +143,6 @@ PROMISES = [
     (excess, raises, RAISED),
     (excess, 55_556.0, NO_FUNCTION),
 ]
-
-
-@verdicts({"ex-check-promise": PROMISES})
-def test_check_promise(case):
-    assert_says(*case)
 
 
 def value(shown, p):
@@ -172,7 +163,7 @@ def as_they_are(shown, before, after):
     return value(shown, after), after.max(axis=1).mean() - value(shown, after)
 
 
-HEARD = [
+VERDICTS["ex-heard"] = [
     (heard, "right."),
     (lambda *these: heard(*these)[::-1], "order is"),
     (oracles_change, "the oracle's change"),
@@ -184,11 +175,6 @@ HEARD = [
 ]
 
 
-@verdicts({"ex-heard": HEARD})
-def test_heard(case):
-    assert_says(*case)
-
-
 def cost(shown, p, share):
     return share * (value(shown, p) - p.mean())
 
@@ -198,7 +184,7 @@ def pays_after(shown, better, p, share, n_visits, of=value):
     return n_visits * cost(shown, p, share) / gain if gain > 0 else np.inf
 
 
-SHARES = [
+VERDICTS["ex-random-share"] = [
     (cost, pays_after, "right."),
     (lambda shown, p, share: cost(shown, p, 1), pays_after, "Only a share"),
     (lambda shown, p, share: share * value(shown, p), pays_after, "earn something"),
@@ -212,6 +198,6 @@ SHARES = [
 ]  # fmt: skip
 
 
-@verdicts({"ex-random-share": SHARES})
-def test_random_share(case):
+@verdicts(VERDICTS)
+def test_verdicts(case):
     assert_says(*case)
