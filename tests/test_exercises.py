@@ -296,7 +296,7 @@ def test_an_unsolved_stub_is_not_answered_yet(label):
     assert out.getvalue() == f"{label}: not answered yet.\n"
 
 
-# What is handed over with a function, where that is no function, too; and who asks for numbers alone.
+# What goes with a function where it is none itself; exercises that ask for numbers alone, and for a class.
 HANDED = {
     "ex-greedy-trap": lambda function: (0.2, function),
     "ex-peeking": lambda function: (function, 10, 40),
