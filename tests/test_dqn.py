@@ -251,6 +251,16 @@ def test_settings_are_checked(options, error, words):
 
 
 @pytest.mark.parametrize(
+    ("kind", "options"),
+    [(OneHot, {"sizes": [2, 0]})]
+    + [(LastItems, {name: 0}) for name in ("n_items", "n_last", "n_personas", "dim")],
+)
+def test_sizes_of_encoders_are_checked(kind, options):
+    with pytest.raises(ValueError, match=f"{next(iter(options))} must be at least 1"):
+        kind(**options)
+
+
+@pytest.mark.parametrize(
     ("place", "value", "error", "words"),
     [
         (0, [0, 1], ValueError, r"observation must have shape \(3,\): got \(2,\)"),

@@ -74,16 +74,14 @@ class Encoder(Stateful, nn.Module):
         raise NotImplementedError
 
 
-@dataclass(eq=False, repr=False)
 class OneHot(Encoder):
     """Whole numbers, each as a one-hot vector; number j is one of 0 … sizes[j] - 1."""
 
-    sizes: Sequence[int] = setting(each(as_size))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        super().__init__(len(self.sizes), sum(self.sizes), self.sizes)
-        first = torch.from_numpy(np.cumsum(self.sizes) - self.sizes)
+    def __init__(self, sizes: Sequence[int]) -> None:
+        sizes = each(as_size)("sizes", sizes)
+        super().__init__(len(sizes), sum(sizes), sizes)
+        self.sizes = sizes
+        first = torch.from_numpy(np.cumsum(sizes) - sizes)
         self.register_buffer("_first", first, persistent=False)
 
     def forward(self, observation: Tensor) -> Tensor:
@@ -92,7 +90,6 @@ class OneHot(Encoder):
         return features.scatter_(-1, observation + self._first, 1.0)
 
 
-@dataclass(eq=False, repr=False)
 class LastItems(Encoder):
     """The items that a visitor was shown last: a vector of length `dim` is learnt for each item.
 
@@ -100,16 +97,19 @@ class LastItems(Encoder):
     each was clicked. Features are the items' vectors, the persona as a one-hot vector, and the clicks.
     """
 
-    n_items: int = setting(as_size, 10)
-    n_last: int = setting(as_size, 5)
-    n_personas: int = setting(as_size, 4)
-    dim: int = setting(as_size, 8)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        n = self.n_last
-        sizes = (self.n_personas, *[self.n_items + 1] * n, *[2] * n)
-        super().__init__(len(sizes), n * (self.dim + 1) + self.n_personas, sizes)
+    def __init__(
+        self, n_items: int = 10, n_last: int = 5, n_personas: int = 4, dim: int = 8
+    ) -> None:
+        n = as_size("n_last", n_last)
+        n_items = as_size("n_items", n_items)
+        n_personas = as_size("n_personas", n_personas)
+        dim = as_size("dim", dim)
+        sizes = (n_personas, *[n_items + 1] * n, *[2] * n)
+        super().__init__(len(sizes), n * (dim + 1) + n_personas, sizes)
+        self.n_items = n_items
+        self.n_last = n
+        self.n_personas = n_personas
+        self.dim = dim
 
     def begin(self, generators: Generators) -> None:
         """Draw the items' vectors."""
