@@ -155,20 +155,24 @@ def test_without_noise_a_draw_is_the_prediction(shared):
     assert_allclose(certain.scores(context), greedy.scores(context))
 
 
-# --- The logit link ----------------------------------------------------------------------------
+# --- Both links --------------------------------------------------------------------------------
+
+with_both_links = pytest.mark.parametrize("link", ["identity", "logit"])
 
 
 class Newton:
-    """One step of Newton's method a click, by explicit matrices; rows are kept to be taken out."""
+    """One step of Newton's method a reward, by explicit matrices; rows are kept to be taken out."""
 
-    def __init__(self, discount=1.0, window=None):
-        self.A, self.b = RIDGE * np.eye(D), np.zeros(D)
+    def __init__(self, link, discount=1.0, window=None):
+        self.A, self.b, self.link = RIDGE * np.eye(D), np.zeros(D), link
         self.discount, self.window, self.rows = discount, window, []
 
     def learn(self, x, r):
         theta = np.linalg.solve(self.A, self.b)
-        p = 1 / (1 + np.exp(-x @ theta))
-        w = max(p * (1 - p), LEAST)
+        p, w = x @ theta, 1.0
+        if self.link == "logit":
+            p = 1 / (1 + np.exp(-p))
+            w = max(p * (1 - p), LEAST)
         # The curvature of the log-likelihood and of the prior, then a step along the gradient.
         self.A = self.discount * self.A + w * np.outer(x, x)
         moved = theta + np.linalg.solve(self.A, (r - p) * x)
@@ -184,14 +188,15 @@ class Newton:
 
 
 @in_one_world_or_two
+@with_both_links
 @pytest.mark.parametrize("forget", [{}, {"discount": 0.95}, {"window": 15}])
-def test_a_click_is_one_newton_step_of_a_shared_model(forget, worlds):
-    options = {"shared": True, "link": "logit", "n_worlds": n_of(worlds), **forget}
+def test_a_click_is_one_newton_step_of_a_shared_model(forget, link, worlds):
+    options = {"shared": True, "link": link, "n_worlds": n_of(worlds), **forget}
     greedy, bold = (
         LinearAgent(K, D, RIDGE, **options),
         LinUCBAgent(K, D, ALPHA, RIDGE, **options),
     )
-    expected = [Newton(**forget) for _ in range(n_of(worlds) or 1)]
+    expected = [Newton(link, **forget) for _ in range(n_of(worlds) or 1)]
     for step in range(60):
         played = visit(step, *worlds, clicks=True)
         scores, bounds = greedy.scores(played[0]), bold.scores(played[0])
@@ -210,10 +215,13 @@ def test_a_click_is_one_newton_step_of_a_shared_model(forget, worlds):
 
 
 @in_one_world_or_two
+@with_both_links
 @pytest.mark.parametrize("forget", [{}, {"discount": 0.9}])
-def test_a_click_is_one_newton_step_of_the_arms_own_model(forget, worlds):
-    agent = LinearAgent(K, D, RIDGE, n_of(worlds), link="logit", **forget)
-    expected = [[Newton(**forget) for _ in range(K)] for _ in range(n_of(worlds) or 1)]
+def test_a_click_is_one_newton_step_of_the_arms_own_model(forget, link, worlds):
+    agent = LinearAgent(K, D, RIDGE, n_of(worlds), link=link, **forget)
+    expected = [
+        [Newton(link, **forget) for _ in range(K)] for _ in range(n_of(worlds) or 1)
+    ]
     for step in range(60):
         played = visit(step, *worlds, clicks=True)
         if step % 3 == 0:  # a reward between 0 and 1 is a share of clicks
@@ -228,9 +236,10 @@ def test_a_click_is_one_newton_step_of_the_arms_own_model(forget, worlds):
     assert_allclose(agent.posterior.mean, theta if worlds else theta[0], atol=1e-8)
 
 
-def test_a_window_of_clicks_forgets_what_leaves_it_whichever_arm_it_showed():
-    agent = LinearAgent(K, D, RIDGE, link="logit", window=10)
-    models, shown = [Newton() for _ in range(K)], []
+@with_both_links
+def test_a_window_of_clicks_forgets_what_leaves_it_whichever_arm_it_showed(link):
+    agent = LinearAgent(K, D, RIDGE, link=link, window=10)
+    models, shown = [Newton(link) for _ in range(K)], []
     for step in range(80):
         context, arm, click = visit(step, clicks=True)
         agent.update(context, arm, click)
