@@ -34,16 +34,8 @@ def stream(seed: Seed, purpose: str) -> np.random.Generator:
 class Uniforms(Learner):
     """Uniform random numbers for one world, or for several in step, each from its own seed.
 
-    World w draws the same numbers whether it plays alone or with others.
-
-    Parameters
-    ----------
-    seed : int, SeedSequence, Generator, or a sequence of them
-        One for all worlds, or one for each.
-    n_worlds : int or None
-        Number of worlds W, or None for one without a worlds axis.
-    purpose : str, default "agent"
-        What the numbers are for: see `STREAMS`.
+    World w draws the same numbers whether it plays alone or with others. Without `n_worlds` there is one
+    world and no worlds axis. What the numbers are for, `STREAMS` lists.
     """
 
     _learns = ("_generators",)

@@ -16,19 +16,9 @@ UNORDERED = set | frozenset | str | bytes
 
 
 class Labels:
-    """Labels of arms in their order; 0, 1, … if only their number is given.
+    """Labels of arms in their order, no two alike: `names`, or 0, 1, … if only their number is given.
 
-    Parameters
-    ----------
-    name : str
-        What the arms came as, for errors.
-    arms : int, or sequence of hashable, or Labels
-        Their number, or their labels, no two alike.
-
-    Attributes
-    ----------
-    names : tuple, or None
-        The labels.
+    Errors call the arms by the `name` under which they came.
     """
 
     def __init__(self, name: str, arms: int | Sequence[Hashable] | Labels) -> None:

@@ -220,17 +220,9 @@ class Agent(Stateful):
         raise NotImplementedError(f"{type(self).__name__} scores no arms")
 
     def select(self, context: Context) -> Hashable | NDArray:
-        """Choose the arm to show.
+        """Return the arm to show, by number or label; for n visitors or W worlds an array of them.
 
-        Parameters
-        ----------
-        context : Context
-
-        Returns
-        -------
-        int or label, or ndarray of them, shape (n,) or (W,)
-            An arm on offer of highest score. Scores that differ only by rounding are ties, broken at
-            random.
+        It is an arm on offer of highest score. Scores that differ only by rounding are ties, broken at random.
         """
         return self.arms.of(self.choose(context))
 
@@ -417,12 +409,6 @@ class Agent(Stateful):
     def restock(self, arms: NDArray[np.int64]) -> None:
         """React to a change of stock: these arms, shape (n,) or (W, n), now hold other products."""
         as_ids("arms", arms, self.n_arms, (*self._shape[:-1], "n"))
-
-    def _grow(self, arms: Labels) -> None:
-        """Take these arms for all: the existing ones, and new ones after them."""
-        self.arms = arms
-        self.n_arms = len(arms)
-        self._shape = (*self._shape[:-1], self.n_arms)
 
     @classmethod
     def _n_models(cls, settings: dict[str, Any]) -> int:

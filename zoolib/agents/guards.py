@@ -25,7 +25,7 @@ class GuardedAgent(Agent):
     In a segment with floor ε a visitor sees, with probability ε, an arm drawn uniformly from those
     allowed. If a group's share of the segment's recent visits has reached its cap, its arms are not
     allowed; if no arm is left, all are allowed. Where one call chooses for several visitors, each counts
-    what was chosen for those before as shown.
+    what was chosen for those before as shown; `propensities` treats each of them as the next.
 
     Parameters
     ----------
@@ -128,19 +128,9 @@ class GuardedAgent(Agent):
         allowed = np.take_along_axis(of_group, groups, axis=-1)
         return allowed | ~allowed.any(axis=-1, keepdims=True)
 
-    def propensities(
-        self,
-        context: Context,
-        allowed: ArrayLike | None = None,
-        n_draws: int = 100,
+    def _policy(
+        self, context: Context, allowed: NDArray[np.bool_], n_draws: int
     ) -> NDArray[np.float64]:
-        """Return the exact probability with which `select` chooses each arm: see `Agent.propensities`.
-
-        If the caps and `allowed` together would leave no arm, the caps are ignored. Each of several visitors
-        is treated as the next one; what caps change among them, `decide` returns.
-        """
-        context = self._check(context)
-        allowed = self._mask(context, allowed)
         if (self.cap < 1).any():
             held = allowed & self.allowed(context)
             allowed = np.where(held.any(axis=-1, keepdims=True), held, allowed)
@@ -153,14 +143,7 @@ class GuardedAgent(Agent):
         return self._drawn(context)[0]
 
     def decide(self, context: Context) -> tuple[Hashable | NDArray, float | NDArray]:
-        """Choose as `select` does, and return the arm together with the propensity to log.
-
-        Returns
-        -------
-        arm : int or label, or ndarray of them, shape (n,) or (W,)
-        propensity : float, or ndarray, shape (n,) or (W,)
-            Probability with which the arm was drawn.
-        """
+        """Return the arm that `select` would, and the propensity to log: the probability of drawing it."""
         place, policy = self._drawn(context)
         of_place = np.take_along_axis(policy, np.expand_dims(place, -1), axis=-1)
         propensity = of_place[..., 0] if np.ndim(place) else float(of_place[0])

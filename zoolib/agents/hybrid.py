@@ -38,8 +38,8 @@ class HybridLinUCBAgent(Agent):
 
     Parameters
     ----------
-    n_arms : int, or sequence of hashable
-        Number K of arms, or their labels.
+    n_arms, n_worlds, seed
+        As for `Agent`.
     n_features : int
         Number k of features, all of which have shared weights.
     own : sequence of int
@@ -48,10 +48,6 @@ class HybridLinUCBAgent(Agent):
         Weight of the uncertainty, 0 or more.
     ridge : float, default 1.0
         Weight of the prior, above 0.
-    n_worlds : int, optional
-        Number of worlds W played in step.
-    seed : int, SeedSequence or Generator, or a sequence of them, default 0
-        Breaks ties.
 
     Attributes
     ----------

@@ -47,14 +47,10 @@ class LinearAgent(Agent):
 
     Parameters
     ----------
-    n_arms : int, or sequence of hashable
-        Number K of arms, or their labels.
-    n_features : int
-        Number d of features.
+    n_arms, n_features, n_worlds, seed
+        As for `Agent`.
     ridge : float, default 1.0
         Weight of the prior, above 0.
-    n_worlds : int, optional
-        Number of worlds W played in step.
     shared : bool, default False
         One model for all arms instead of one for each.
     discount : float, default 1.0
@@ -66,8 +62,6 @@ class LinearAgent(Agent):
         What the model predicts: the reward, or with "logit" the log-odds of a click. With "logit",
         rewards must lie in [0, 1] and scores are log-odds. Where clicks are rare, what is learnt visit by visit
         predicts too many, too surely; `fit_many` learns a log as a whole.
-    seed : int, SeedSequence or Generator, or a sequence of them, default 0
-        Seed of the agent's random numbers; with worlds, one for all or one for each.
 
     Attributes
     ----------
@@ -171,7 +165,9 @@ class LinearAgent(Agent):
             raise ValueError(
                 "mean and ridge are for arms with models of their own: got a shared model"
             )
-        self._grow(grown)
+        self.arms = grown
+        self.n_arms = len(grown)
+        self._shape = (*self._shape[:-1], self.n_arms)
 
     def learn(self, context: Context, at: tuple, reward: ArrayLike) -> None:
         """Apply the discount or window, then learn from the arm played."""

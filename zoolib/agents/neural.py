@@ -61,10 +61,8 @@ class NeuralAgent(Agent):
 
     Parameters
     ----------
-    n_arms : int, or sequence of hashable
-        Number K of arms, or their labels.
-    n_features : int
-        Number d of features.
+    n_arms, n_features
+        As for `Agent`.
     alpha : float, default 1.0
         Weight of the uncertainty, 0 or more.
     n_worlds : int, optional

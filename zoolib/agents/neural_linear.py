@@ -38,17 +38,7 @@ from zoolib.models.posterior import RidgePosterior, rows_of_each
 
 
 class EmbeddingWithHead(nn.Module):
-    """A network that computes embeddings, and a linear head that may be used in training.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Widths from input to embedding.
-    generators : Generators
-        Source of the initial weights.
-    n_outputs : int, default 1
-        Number of outputs of the head.
-    """
+    """A network of these sizes, from input to embedding, and a linear head that may be used in training."""
 
     def __init__(
         self, sizes: Sequence[int], generators: Generators, n_outputs: int = 1

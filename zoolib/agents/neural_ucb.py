@@ -36,22 +36,11 @@ def flat(parameters: Iterable[Tensor]) -> Tensor:
 
 @torch.no_grad()
 def jacobian_at(network: MLP, x: Tensor) -> Tensor:
-    """Return the gradient of the output at each row, for all rows in a few matrix products.
+    """Return the gradients of a network's one output at rows (n, d) or (W, n, d), shape (n, p) or (W, n, p).
 
-    This is backpropagation written out: if a layer has input h and f has the derivative delta with
-    respect to its outputs, the gradient is h deltaᵀ for its weights and delta for its biases.
-
-    Parameters
-    ----------
-    network : MLP
-        A network with one output.
-    x : Tensor, shape (n, d) or (W, n, d)
-        Rows, with worlds one set per world.
-
-    Returns
-    -------
-    Tensor, shape (n, p) or (W, n, p)
-        One gradient per row, its entries in the order of ``network.parameters()``.
+    This is backpropagation written out, for all rows in a few matrix products: if a layer has input h and f
+    has the derivative delta with respect to its outputs, the gradient is h deltaᵀ for its weights and delta
+    for its biases. Entries are in the order of ``network.parameters()``.
     """
     weights, biases = zip(*network.layers, strict=True)
     seen = [x]

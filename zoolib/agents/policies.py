@@ -79,22 +79,14 @@ def best_of_normals(
 ) -> NDArray[np.float64]:
     """Return the probability that each of K independent normal numbers is the largest: Thompson's policy.
 
+    Means, standard deviations and the result have the shape (..., K). The numbers `allowed` take part, at
+    least one in a row.
+
     Number a is the largest with the probability that all others are smaller, a product of normal
     distribution functions, integrated over the distribution of a. The integral is computed by the
     trapezoidal rule. Each number gets equally many nodes, where the largest number can lie, so narrow and
     wide distributions can be mixed. In tests with standard deviations that differed up to 150-fold, errors
     were at most 1e-5 for two numbers, 3e-4 for ten and 2e-3 for 50 to 200.
-
-    Parameters
-    ----------
-    mean, deviation : ndarray, shape (..., K)
-        Means and standard deviations of the numbers.
-    allowed : ndarray of bool, shape (..., K)
-        The numbers that take part, at least one.
-
-    Returns
-    -------
-    ndarray, shape (..., K)
     """
     k = mean.shape[-1]
     n = int(np.clip(MANY_NODES // k, *NODES))
