@@ -10,7 +10,14 @@ import torch
 from tests.book.taught import cells
 from tests.exercises import CHAPTERS
 from tests.notebooks import ROOT
-from zoolib import Context, MarketShock, NeuralUCBAgent, gauntlet, share_of_oracle
+from zoolib import (
+    Context,
+    FeatureEngineer,
+    MarketShock,
+    NeuralUCBAgent,
+    gauntlet,
+    share_of_oracle,
+)
 from zoolib.__main__ import main
 
 PAGE = (ROOT / "chapters/neural-bandits.md").read_text()
@@ -113,6 +120,13 @@ def test_the_same_seed_makes_the_same_network_and_leaves_other_draws_alone(page)
     one, other = (page["network"](9, 4, 1, seed=3) for _ in range(2))
     assert torch.equal(one[0].weight, other[0].weight)
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_its_pairs_are_those_of_the_library(page):
+    library = FeatureEngineer(page["world"], interactions=True)
+    assert np.array_equal(
+        page["pair_up"](page["nine"].transform(78)), library.transform(78)
+    )
 
 
 def test_page_and_command_agree_on_the_challenge(page, tmp_path, monkeypatch):
