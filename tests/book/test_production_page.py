@@ -24,11 +24,24 @@ def look_up(user):
 
 @pytest.fixture
 def loop(page, tmp_path):
-    def opened(agent=None, floor=0.1):
+    def opened(agent=None, floor=0.1, **options):
         agent = agent or page["Thompson"](5)
-        return page["LogThenShow"](tmp_path / "shop.db", look_up, agent, floor)
+        return page["LogThenShow"](
+            tmp_path / "shop.db", look_up, agent, floor, **options
+        )
 
     return opened
+
+
+def test_an_agent_comes_back_without_the_rows_of_another_version(loop):
+    desk = loop()
+    trial = loop(name="v2")
+    for user in range(30):
+        for side in (desk, trial):
+            event, arm = side.select(user)
+            side.reward(event, int(arm == 2))
+    assert np.array_equal(loop(without=["v2"]).agent.A, desk.agent.A)
+    assert not np.array_equal(loop().agent.A, desk.agent.A)
 
 
 def test_an_agent_comes_back_as_its_log(loop):
