@@ -147,7 +147,13 @@ class Stateful(Learner):
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return an object, of this class or a subclass, that continues as the one whose `state` this is."""
+        """Return an object that continues exactly as the one whose `state` this is.
+
+        Parameters
+        ----------
+        state : dict
+            As `state` returned it, of this class or a class derived from it.
+        """
         name = _entry(state, "class", str)
         if "." not in name:  # the library's: loaded when it is first asked for
             getattr(importlib.import_module("zoolib"), name, None)

@@ -220,9 +220,17 @@ class Agent(Stateful):
         raise NotImplementedError(f"{type(self).__name__} scores no arms")
 
     def select(self, context: Context) -> Hashable | NDArray:
-        """Return the arm to show, by number or label; for n visitors or W worlds an array of them.
+        """Choose the arm to show.
 
-        It is an arm on offer of highest score. Scores that differ only by rounding are ties, broken at random.
+        Parameters
+        ----------
+        context : Context
+
+        Returns
+        -------
+        int or label, or ndarray of them, shape (n,) or (W,)
+            An arm on offer of highest score. Scores that differ only by rounding are ties, broken at
+            random.
         """
         return self.arms.of(self.choose(context))
 

@@ -143,7 +143,14 @@ class GuardedAgent(Agent):
         return self._drawn(context)[0]
 
     def decide(self, context: Context) -> tuple[Hashable | NDArray, float | NDArray]:
-        """Return the arm that `select` would, and the propensity to log: the probability of drawing it."""
+        """Choose as `select` does, and return the arm together with the propensity to log.
+
+        Returns
+        -------
+        arm : int or label, or ndarray of them, shape (n,) or (W,)
+        propensity : float, or ndarray, shape (n,) or (W,)
+            Probability with which the arm was drawn.
+        """
         place, policy = self._drawn(context)
         of_place = np.take_along_axis(policy, np.expand_dims(place, -1), axis=-1)
         propensity = of_place[..., 0] if np.ndim(place) else float(of_place[0])
