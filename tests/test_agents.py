@@ -1141,3 +1141,12 @@ def test_a_context_has_a_row_for_any_arm():
     both = Context([5, 6], np.array([rows, rows + 10]))
     assert both.row(worlds).tolist() == [[4, 5], [10, 11]]
     assert Context([5, 6], rows[:2]).row(worlds).tolist() == [[0, 1], [2, 3]]
+
+
+def test_a_context_that_its_owner_changes_is_checked_again():
+    agent = LinUCBAgent(3, 2)
+    context = Context(0, np.eye(3, 2))
+    agent.select(context)
+    context.features = np.eye(3)
+    with pytest.raises(ValueError, match=r"context\.features must have shape \(3, 2\)"):
+        agent.select(context)

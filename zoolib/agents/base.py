@@ -81,7 +81,7 @@ class Context:
     (1, 2)
     """
 
-    # The arms of the agent that has checked this context, or made this copy in its own order.
+    # The arms of the agent that has put this copy in its order and hands it on to its own methods.
     _checked_for: Labels | None = None
 
     def __init__(
@@ -531,11 +531,11 @@ class Agent(Stateful):
         displayed = context.arms is not None or context.offered is not None
         if labelled or displayed:
             context = copy.copy(context)
+            context._checked_for = self.arms
         if labelled:
             self._put_in_order(context)
         if displayed:
             self._put_on_display(context)
-        context._checked_for = self.arms
         return context
 
     def _put_in_order(self, seen: Context) -> None:
