@@ -13,7 +13,7 @@ ONE_PERCENT = np.ones(20)
 
 def defined(label, name):
     """What a solution of the evidence page defines."""
-    names = EVIDENCE.names("RENEWED_ALPHAS", "TUNING", SEEDS=range(2))
+    names = EVIDENCE.names("RENEWED_ALPHAS", "EIGHTY", "TUNING", SEEDS=range(2))
     return EVIDENCE.define(label, names)[name]
 
 
